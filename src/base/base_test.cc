@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/metrics.h"
+#include "base/one_shot.h"
+#include "base/queue.h"
+#include "base/status.h"
+#include "base/thread.h"
+
+namespace gapless {
+namespace {
+
+TEST(Queue, HandsOverInOrderAndEndsWhenClosed) {
+  Queue<int> q(2);
+  EXPECT_TRUE(q.try_push(1));
+  EXPECT_TRUE(q.try_push(2));
+  EXPECT_FALSE(q.try_push(3));
+  EXPECT_EQ(q.pop(), 1);
+  q.close();
+  EXPECT_FALSE(q.try_push(4));
+  EXPECT_EQ(q.pop(), 2);
+  EXPECT_EQ(q.pop(), std::nullopt);
+}
+
+TEST(Queue, WakesAWaitingConsumer) {
+  Queue<int> q;
+  NamedThread consumer("consumer", [&] { EXPECT_EQ(q.pop(), 7); });
+  q.try_push(7);
+}
+
+TEST(OneShot, SetOnceOrClosed) {
+  auto [send, receive] = OneShot<int>::make();
+  send.set(5);
+  EXPECT_EQ(receive.take(), 5);
+  auto [send2, receive2] = OneShot<int>::make();
+  NamedThread waiter("waiter", [&r = receive2] { EXPECT_EQ(r.take(), std::nullopt); });
+  send2.close();
+}
+
+TEST(Status, CarriesFieldAndCode) {
+  Status s = Status::invalid("max_tokens {} > limit {}", 9, 8).with_param("max_tokens").with_error_code("too_big");
+  EXPECT_FALSE(s.is_ok());
+  EXPECT_EQ(s.message(), "max_tokens 9 > limit 8");
+  EXPECT_EQ(s.param(), "max_tokens");
+  Result<int> r = s;
+  EXPECT_FALSE(r.is_ok());
+  EXPECT_EQ(Result<int>(3).value(), 3);
+}
+
+TEST(Check, EndsTheProcessWithTheValues) {
+  EXPECT_DEATH(CHECK_EQ(1 + 1, 3), "1 \\+ 1 == 3: 2 vs 3");
+  EXPECT_DEATH(CHECK(false, "pages {}", 4), "pages 4");
+}
+
+TEST(Metrics, PrometheusText) {
+  MetricsRegistry m;
+  m.counter("a_total", "As.", "k=\"x\"").add(2);
+  m.counter("a_total", "As.", "k=\"y\"").add(3);
+  Histogram& h = m.histogram("h_seconds", "Hs.", {1, 2});
+  h.observe(1);
+  h.observe(5);
+  EXPECT_EQ(m.prometheus_text(),
+            "# HELP a_total As.\n# TYPE a_total counter\na_total{k=\"x\"} 2\na_total{k=\"y\"} 3\n"
+            "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
+            "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
+}
+
+TEST(ThreadRole, BelongsToTheFirstThreadThatAsks) {
+  ThreadRole role;
+  EXPECT_TRUE(role.is_mine());
+  std::thread([&] { EXPECT_FALSE(role.is_mine()); }).join();
+}
+
+}  // namespace
+}  // namespace gapless

@@ -1,0 +1,156 @@
+// The whole seam between Gapless and a device: Device, Stream, Event, Buffer. cpu/ implements it; a simulated accelerator and
+// CUDA fit behind the same four interfaces. Everything above this layer is the same for every device.
+//
+// A step is an OpList: a list of operations handed to a stream at once. Ops run in order; what one op wrote, the next one sees.
+// An op is cut into chunks that the device may run in any order and on any of its workers, so a body must not depend on how
+// many workers there are: every chunk writes its own outputs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace gapless {
+
+// What the body of an op may use besides its parameters.
+struct OpContext {
+  int worker = 0;                   // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
+  std::span<std::byte> scratch;     // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry
+  Status* error = nullptr;          // shared by the step; set through fail()
+  void (*fail_fn)(OpContext&, Status) = nullptr;
+  // A device error: the step's event completes with this status (the first one wins); later ops of the step are skipped.
+  void fail(Status status) { fail_fn(*this, std::move(status)); }
+};
+
+inline constexpr size_t kOpScratchBytes = 1 << 20;
+
+// One operation. `params` points into the OpList's own memory. Both functions are called from device threads and must not throw,
+// block or allocate. `chunks` is evaluated when all earlier ops of the stream are complete, so it may read what they wrote
+// (for example the number of rows that `take` kept); it is pure, and several workers may call it.
+struct Op {
+  const char* name;
+  const void* params;
+  int32_t (*chunks)(const void* params);
+  void (*run)(const void* params, int32_t chunk, OpContext& context);
+};
+
+// A step's list of ops together with the parameters they point to. Built on one thread, then moved to Stream::submit.
+// Reusable: clear() keeps the memory, so that a steady decode loop allocates nothing.
+class OpList {
+ public:
+  OpList() = default;
+  OpList(OpList&&) = default;
+  OpList& operator=(OpList&&) = default;
+
+  // Chunks: int32_t(const P&); Run: void(const P&, int32_t chunk, OpContext&). P is copied and must be trivially copyable.
+  template <auto Chunks, auto Run, class P>
+  void push(const char* name, const P& params) {
+    static_assert(std::is_trivially_copyable_v<P> && std::is_trivially_destructible_v<P>);
+    const P* copy = new (allocate(sizeof(P), alignof(P))) P(params);
+    ops_.push_back({name, copy, [](const void* p) -> int32_t { return Chunks(*static_cast<const P*>(p)); },
+                    [](const void* p, int32_t chunk, OpContext& c) { Run(*static_cast<const P*>(p), chunk, c); }});
+  }
+  std::span<const Op> ops() const { return ops_; }
+  void clear();
+
+ private:
+  void* allocate(size_t bytes, size_t align);
+
+  static constexpr size_t kBlockBytes = 64 << 10;
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  size_t block_ = 0, used_ = 0;
+  std::vector<Op> ops_;
+};
+
+// Completion of something on a stream. Any thread may wait.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool ready() const = 0;
+  // Blocks until complete. Not ok: the step failed and none of its results may be read.
+  virtual Status wait() = 0;
+};
+
+// An Event that host code sets, once; also what the CPU device uses throughout. on_set is called once, on the setting thread,
+// after the event is ready (or at once if it already is): it wakes a thread that waits for several things.
+class HostEvent : public Event {
+ public:
+  HostEvent();
+  ~HostEvent() override;
+  bool ready() const override;
+  Status wait() override;
+  void set(Status status = {});
+  void on_set(std::function<void()> callback);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Memory that a device can read and write. Move-only; returned to its device on destruction.
+class Buffer {
+ public:
+  using Free = void (*)(void* data, size_t bytes);
+  Buffer() = default;
+  Buffer(void* data, size_t bytes, Free free) : data_(data), bytes_(bytes), free_(free) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(free_, other.free_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_) free_(data_, bytes_);
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  Free free_ = nullptr;
+};
+
+// An in-order queue of steps. submit() may be called by one thread at a time; it never waits for the device.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Queues the step. The event completes when its last op has; the list then goes back to the pool of new_ops().
+  virtual std::shared_ptr<Event> submit(std::unique_ptr<OpList> ops) = 0;
+  // An OpList to fill: one that came back from a completed step, cleared, or a new one.
+  virtual std::unique_ptr<OpList> new_ops() = 0;
+  // Blocks until everything submitted so far is complete.
+  virtual void synchronize() = 0;
+  virtual int workers() const = 0;
+};
+
+enum class MemoryKind {
+  kDevice,      // lives with the device; zeroed; committed only when touched (a KV pool larger than RAM in use is fine)
+  kHostResult,  // host memory that the device writes results to
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const std::string& name() const = 0;
+  // bytes > 0; 64-byte aligned or better. An error names the size asked for.
+  virtual Result<Buffer> allocate(size_t bytes, MemoryKind kind) = 0;
+  virtual std::unique_ptr<Stream> create_stream() = 0;
+  // Appends a copy from device to host memory (kHostResult) or the other way to a step.
+  virtual void push_copy(OpList& ops, void* to, const void* from, size_t bytes) = 0;
+};
+
+}  // namespace gapless

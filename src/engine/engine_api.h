@@ -1,0 +1,127 @@
+// What the server sees of the engine: submit a request, get events, abort. Any thread may call any of it; nothing blocks on the device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "scheduler/request.h"
+
+namespace gapless {
+
+// A chat to be rendered by the model's template. JSON texts, already known to be well-formed; the template layer checks their meaning.
+struct ChatPrompt {
+  std::string messages;               // array
+  std::string tools;                  // array, or empty
+  std::string template_kwargs;        // object, or empty
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+};
+struct TextPrompt {
+  std::string text;
+  bool add_special = true;    // BOS as the model's rules say
+  bool parse_special = true;  // control-token spellings become control tokens (raw completions)
+};
+using Prompt = std::variant<TextPrompt, std::vector<int32_t>, ChatPrompt>;
+
+// One prompt with n answers. A list of prompts is several of these.
+struct GenerateRequest {
+  Prompt prompt;
+  SamplingParams sampling;            // max_tokens, seed and stop_token_ids as the client gave them, see below; ranges checked by the engine
+  std::optional<int32_t> max_tokens;  // none: up to the context's end. More than fits is clipped to the context
+  std::optional<uint64_t> seed;       // none: drawn at random
+  int32_t n = 1;
+  std::vector<std::string> stop;
+  bool skip_special_tokens = true;
+  bool want_prompt_text = false;      // Accepted carries the prompt's text per token (echo)
+  bool want_prompt_logprobs = false;
+  std::string cache_salt;
+};
+
+struct Usage {
+  int32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+};
+
+// A token as clients see it. `bytes` may be part of a character.
+struct TokenText {
+  int32_t id = 0;
+  std::string bytes;
+  float logprob = 0;
+  std::vector<TokenText> top;  // most likely first; their own `top` is empty
+};
+
+// First event of a request that was not refused.
+struct Accepted {
+  std::vector<int32_t> prompt_ids;
+  std::string prompt_text;               // want_prompt_text
+  std::vector<TokenText> prompt_tokens;  // want_prompt_text or want_prompt_logprobs: one per prompt id, without logprobs
+};
+// Before the first ChoiceDelta when want_prompt_logprobs: logprobs of prompt tokens 1 .. n - 1 (token 0 has none).
+struct PromptScored {
+  std::vector<TokenText> tokens;
+};
+struct ChoiceDelta {
+  int32_t index = 0;
+  std::string text;               // whole characters only; never a part of a stop string
+  std::vector<TokenText> tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
+  std::optional<Finish> finish;   // in the last delta of the choice
+};
+// After the last delta of all choices: the request is gone.
+struct Done {
+  Usage usage;
+};
+// Instead of everything else, or after Accepted in place of Done.
+struct Failed {
+  Status status;
+};
+using ResponseEvent = std::variant<Accepted, PromptScored, ChoiceDelta, Done, Failed>;
+
+// Receives the events of one request, in order, one thread at a time (an engine thread). Must not block.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+  virtual void on_event(ResponseEvent event) = 0;
+};
+
+// Facts about what is being served, fixed once loaded.
+struct ModelFacts {
+  std::string id;            // the name clients see: --served-model-name or the file's name
+  std::string path, architecture, name, quantisation;
+  int64_t n_params = 0, file_bytes = 0, created = 0;  // created: seconds since 1970, when the server started
+  int32_t vocab_size = 0, context_length = 0;
+  bool has_chat_template = false;
+};
+
+struct LoadStats {
+  int32_t running = 0, queued = 0;
+  int64_t kv_tokens_total = 0, kv_tokens_used = 0, kv_tokens_cached = 0;
+};
+
+class EngineApi {
+ public:
+  virtual ~EngineApi() = default;
+  // The id is valid for abort() until Done or Failed.
+  virtual RequestId submit(GenerateRequest request, std::shared_ptr<ResponseSink> sink) = 0;
+  virtual void abort(RequestId id) = 0;
+
+  // Loading, draining or stuck: not ready, with the reason. Stuck: work exists but no step has finished for a stated time.
+  virtual Status ready() const = 0;
+  virtual const ModelFacts& model() const = 0;
+  virtual LoadStats load() const = 0;
+  virtual MetricsRegistry& metrics() = 0;
+
+  // CPU work on the calling thread, at most milliseconds for texts up to the body limit; callers run it on text_pool().
+  virtual Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special, bool parse_special) const = 0;
+  virtual Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const = 0;
+  // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
+  virtual bool run_on_text_pool(std::function<void()> job) = 0;
+};
+
+}  // namespace gapless

@@ -1,0 +1,42 @@
+// The forward side as the scheduler sees it: launch a frozen batch, get a ticket.
+#pragma once
+
+#include <memory>
+
+#include "base/frozen.h"
+#include "device/device.h"
+#include "worker/model_worker_batch.h"
+
+namespace gapless {
+
+// Host side of one launch, shared between the ticket and the forward side until the result is taken. Written by the device before
+// copy_done; not read by the host before it.
+struct LaunchState;
+
+// The ticket of one launch. Move-only; owned by the scheduler thread; its result is taken exactly once.
+class [[nodiscard]] PendingForward {
+ public:
+  explicit PendingForward(std::shared_ptr<LaunchState> state);
+  PendingForward(PendingForward&&) noexcept = default;
+  PendingForward& operator=(PendingForward&&) noexcept = default;
+  ~PendingForward();  // CHECKs that the result was taken
+
+  uint64_t batch_id() const;
+  Event& launch_done() const;  // the device has taken the batch: it can no longer be recalled
+  Event& copy_done() const;    // results are in host memory
+  // Blocks until copy_done, then hands the result over. Consumes the ticket.
+  BatchResult take() &&;
+
+ private:
+  std::shared_ptr<LaunchState> state_;
+};
+
+// Called by the scheduler thread. At most two launches may be outstanding.
+class ModelWorkerClient {
+ public:
+  virtual ~ModelWorkerClient() = default;
+  // Returns at once; the device computes meanwhile. Batches complete in launch order.
+  virtual PendingForward forward_batch_generation(Frozen<ModelWorkerBatch> batch) = 0;
+};
+
+}  // namespace gapless
