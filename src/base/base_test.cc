@@ -39,7 +39,8 @@ TEST(OneShot, SetOnceOrClosed) {
 }
 
 TEST(Status, CarriesFieldAndCode) {
-  Status s = Status::invalid("max_tokens {} > limit {}", 9, 8).with_param("max_tokens").with_error_code("too_big");
+  Status s =
+      Status::invalid("max_tokens {} > limit {}", 9, 8).with_param("max_tokens").with_error_code("too_big");
   EXPECT_FALSE(s.is_ok());
   EXPECT_EQ(s.message(), "max_tokens 9 > limit 8");
   EXPECT_EQ(s.param(), "max_tokens");
@@ -60,10 +61,11 @@ TEST(Metrics, PrometheusText) {
   Histogram& h = m.histogram("h_seconds", "Hs.", {1, 2});
   h.observe(1);
   h.observe(5);
-  EXPECT_EQ(m.prometheus_text(),
-            "# HELP a_total As.\n# TYPE a_total counter\na_total{k=\"x\"} 2\na_total{k=\"y\"} 3\n"
-            "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
-            "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
+  EXPECT_EQ(
+      m.prometheus_text(),
+      "# HELP a_total As.\n# TYPE a_total counter\na_total{k=\"x\"} 2\na_total{k=\"y\"} 3\n"
+      "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
+      "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
 }
 
 TEST(ThreadRole, BelongsToTheFirstThreadThatAsks) {

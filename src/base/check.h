@@ -1,5 +1,6 @@
-// Broken invariants. CHECK is always on and ends the process with the values it saw; DCHECK only in builds without NDEBUG.
-// Bad input is never a CHECK: that is a Status (base/status.h) in the reply of the request that carried it.
+// Broken invariants. CHECK is always on and ends the process with the values it saw; DCHECK only in builds
+// without NDEBUG. Bad input is never a CHECK: that is a Status (base/status.h) in the reply of the request
+// that carried it.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +12,9 @@ namespace gapless {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression, const std::string& detail);
 
 namespace internal {
-inline std::string check_detail() { return {}; }
+inline std::string check_detail() {
+  return {};
+}
 template <class... Args>
 std::string check_detail(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::format(format, std::forward<Args>(args)...);
@@ -24,19 +27,19 @@ std::string check_values(const A& a, const B& b) {
 }  // namespace gapless
 
 // CHECK(cond) or CHECK(cond, "format {}", value).
-#define CHECK(cond, ...)                                                                       \
-  do {                                                                                         \
-    if (!(cond)) [[unlikely]]                                                                  \
+#define CHECK(cond, ...)                                                                                  \
+  do {                                                                                                    \
+    if (!(cond)) [[unlikely]]                                                                             \
       ::gapless::check_failed(__FILE__, __LINE__, #cond, ::gapless::internal::check_detail(__VA_ARGS__)); \
   } while (false)
 
-#define GAPLESS_CHECK_OP(a, op, b)                                                                     \
-  do {                                                                                                 \
-    const auto& check_a = (a);                                                                         \
-    const auto& check_b = (b);                                                                         \
-    if (!(check_a op check_b)) [[unlikely]]                                                            \
-      ::gapless::check_failed(__FILE__, __LINE__, #a " " #op " " #b,                                   \
-                              ::gapless::internal::check_values(check_a, check_b));                    \
+#define GAPLESS_CHECK_OP(a, op, b)                                                  \
+  do {                                                                              \
+    const auto& check_a = (a);                                                      \
+    const auto& check_b = (b);                                                      \
+    if (!(check_a op check_b)) [[unlikely]]                                         \
+      ::gapless::check_failed(__FILE__, __LINE__, #a " " #op " " #b,                \
+                              ::gapless::internal::check_values(check_a, check_b)); \
   } while (false)
 #define CHECK_EQ(a, b) GAPLESS_CHECK_OP(a, ==, b)
 #define CHECK_NE(a, b) GAPLESS_CHECK_OP(a, !=, b)

@@ -1,4 +1,5 @@
-// What crosses a thread is frozen or moved. Frozen<T> is a value that nobody can change any more: move-only, const access.
+// What crosses a thread is frozen or moved. Frozen<T> is a value that nobody can change any more: move-only,
+// const access.
 #pragma once
 
 #include <memory>

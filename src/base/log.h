@@ -5,7 +5,8 @@
 
 namespace gapless {
 
-// level: spdlog's names ("warn", "info", "debug"); json: one JSON object per line instead of text. Call once, before threads start.
+// level: spdlog's names ("warn", "info", "debug"); json: one JSON object per line instead of text. Call once,
+// before threads start.
 void init_logging(spdlog::level::level_enum level, bool json);
 
 }  // namespace gapless

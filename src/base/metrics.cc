@@ -20,7 +20,8 @@ void Histogram::observe(double v) {
   sum_.fetch_add(v, std::memory_order_relaxed);
 }
 
-Counter& MetricsRegistry::counter(const std::string& name, const std::string& help, const std::string& labels) {
+Counter& MetricsRegistry::counter(const std::string& name, const std::string& help,
+                                  const std::string& labels) {
   std::lock_guard lock(mutex_);
   Counter& c = counters_.emplace_back();
   series_.push_back({Kind::kCounter, name, help, labels, &c, nullptr, nullptr});
@@ -34,15 +35,16 @@ Gauge& MetricsRegistry::gauge(const std::string& name, const std::string& help, 
   return g;
 }
 
-Histogram& MetricsRegistry::histogram(const std::string& name, const std::string& help, std::vector<double> bounds,
-                                      const std::string& labels) {
+Histogram& MetricsRegistry::histogram(const std::string& name, const std::string& help,
+                                      std::vector<double> bounds, const std::string& labels) {
   std::lock_guard lock(mutex_);
   Histogram& h = histograms_.emplace_back(std::move(bounds));
   series_.push_back({Kind::kHistogram, name, help, labels, nullptr, nullptr, &h});
   return h;
 }
 
-static void write_histogram(std::string& out, const std::string& name, const std::string& labels, const Histogram& h) {
+static void write_histogram(std::string& out, const std::string& name, const std::string& labels,
+                            const Histogram& h) {
   const std::string comma = labels.empty() ? "" : labels + ",";
   uint64_t cumulative = 0;
   for (size_t i = 0; i <= h.bounds().size(); i++) {
@@ -52,7 +54,8 @@ static void write_histogram(std::string& out, const std::string& name, const std
   }
   const std::string braces = labels.empty() ? "" : "{" + labels + "}";
   // The count line repeats the +Inf bucket, so that a scrape in the middle of an update is still consistent.
-  fmt::format_to(std::back_inserter(out), "{}_sum{} {}\n{}_count{} {}\n", name, braces, h.sum(), name, braces, cumulative);
+  fmt::format_to(std::back_inserter(out), "{}_sum{} {}\n{}_count{} {}\n", name, braces, h.sum(), name, braces,
+                 cumulative);
 }
 
 std::string MetricsRegistry::prometheus_text() const {
@@ -64,8 +67,11 @@ std::string MetricsRegistry::prometheus_text() const {
   const std::string* last = nullptr;
   for (const Series* s : sorted) {
     if (!last || *last != s->name) {
-      const char* type = s->kind == Kind::kCounter ? "counter" : s->kind == Kind::kGauge ? "gauge" : "histogram";
-      fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", s->name, s->help, s->name, type);
+      const char* type = s->kind == Kind::kCounter ? "counter"
+                         : s->kind == Kind::kGauge ? "gauge"
+                                                   : "histogram";
+      fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", s->name, s->help, s->name,
+                     type);
     }
     last = &s->name;
     if (s->kind == Kind::kHistogram) {
@@ -73,7 +79,8 @@ std::string MetricsRegistry::prometheus_text() const {
       continue;
     }
     const double v = s->kind == Kind::kCounter ? s->counter->value() : s->gauge->value();
-    fmt::format_to(std::back_inserter(out), "{}{} {}\n", s->name, s->labels.empty() ? "" : "{" + s->labels + "}", v);
+    fmt::format_to(std::back_inserter(out), "{}{} {}\n", s->name,
+                   s->labels.empty() ? "" : "{" + s->labels + "}", v);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Counters, gauges and histograms, written as Prometheus text. Lock-free to update from any thread; a registry belongs to one
-// engine (there is no global one), and metrics are defined where they are counted.
+// Counters, gauges and histograms, written as Prometheus text. Lock-free to update from any thread; a
+// registry belongs to one engine (there is no global one), and metrics are defined where they are counted.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,8 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-// References stay valid as long as the registry. labels: Prometheus label text without braces, e.g. `reason="stop"`.
+// References stay valid as long as the registry. labels: Prometheus label text without braces, e.g.
+// `reason="stop"`.
 class MetricsRegistry {
  public:
   Counter& counter(const std::string& name, const std::string& help, const std::string& labels = "");

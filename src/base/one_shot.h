@@ -1,5 +1,5 @@
-// A value handed from one thread to another exactly once (`sampling_info_done`). Destroying the sender unset closes the
-// pair: the receiver then gets nullopt instead of waiting for ever.
+// A value handed from one thread to another exactly once (`sampling_info_done`). Destroying the sender unset
+// closes the pair: the receiver then gets nullopt instead of waiting for ever.
 #pragma once
 
 #include <condition_variable>

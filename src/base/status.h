@@ -40,7 +40,8 @@ class [[nodiscard]] Status {
     return {StatusCode::kInternal, fmt::format(format, std::forward<Args>(args)...)};
   }
 
-  // The request field that is at fault ("max_tokens"), and OpenAI's machine-readable code ("context_length_exceeded").
+  // The request field that is at fault ("max_tokens"), and OpenAI's machine-readable code
+  // ("context_length_exceeded").
   Status&& with_param(std::string param) && {
     param_ = std::move(param);
     return std::move(*this);
@@ -97,8 +98,8 @@ class [[nodiscard]] Result {
 
 }  // namespace gapless
 
-#define RETURN_IF_ERROR(expr)                                     \
-  do {                                                            \
+#define RETURN_IF_ERROR(expr)                                                 \
+  do {                                                                        \
     if (::gapless::Status status_ = (expr); !status_.is_ok()) return status_; \
   } while (false)
 

@@ -22,6 +22,8 @@ void NamedThread::join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void set_current_thread_name(const std::string& name) { pthread_setname_np(pthread_self(), name.c_str()); }
+void set_current_thread_name(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.c_str());
+}
 
 }  // namespace gapless

@@ -26,7 +26,8 @@ class NamedThread {
 
 void set_current_thread_name(const std::string& name);
 
-// A role belongs to the first thread that asserts it, until released. Put DCHECK(role_.is_mine()) at a class border.
+// A role belongs to the first thread that asserts it, until released. Put DCHECK(role_.is_mine()) at a class
+// border.
 class ThreadRole {
  public:
   bool is_mine() const {

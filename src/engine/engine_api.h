@@ -1,4 +1,5 @@
-// What the server sees of the engine: submit a request, get events, abort. Any thread may call any of it; nothing blocks on the device.
+// What the server sees of the engine: submit a request, get events, abort. Any thread may call any of it;
+// nothing blocks on the device.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,12 @@
 
 namespace gapless {
 
-// A chat to be rendered by the model's template. JSON texts, already known to be well-formed; the template layer checks their meaning.
+// A chat to be rendered by the model's template. JSON texts, already known to be well-formed; the template
+// layer checks their meaning.
 struct ChatPrompt {
-  std::string messages;               // array
-  std::string tools;                  // array, or empty
-  std::string template_kwargs;        // object, or empty
+  std::string messages;         // array
+  std::string tools;            // array, or empty
+  std::string template_kwargs;  // object, or empty
   bool add_generation_prompt = true;
   bool continue_final_message = false;
 };
@@ -34,13 +36,15 @@ using Prompt = std::variant<TextPrompt, std::vector<int32_t>, ChatPrompt>;
 // One prompt with n answers. A list of prompts is several of these.
 struct GenerateRequest {
   Prompt prompt;
-  SamplingParams sampling;            // max_tokens, seed and stop_token_ids as the client gave them, see below; ranges checked by the engine
-  std::optional<int32_t> max_tokens;  // none: up to the context's end. More than fits is clipped to the context
-  std::optional<uint64_t> seed;       // none: drawn at random
+  SamplingParams sampling;  // max_tokens, seed and stop_token_ids as the client gave them, see below; ranges
+                            // checked by the engine
+  std::optional<int32_t>
+      max_tokens;                // none: up to the context's end. More than fits is clipped to the context
+  std::optional<uint64_t> seed;  // none: drawn at random
   int32_t n = 1;
   std::vector<std::string> stop;
   bool skip_special_tokens = true;
-  bool want_prompt_text = false;      // Accepted carries the prompt's text per token (echo)
+  bool want_prompt_text = false;  // Accepted carries the prompt's text per token (echo)
   bool want_prompt_logprobs = false;
   std::string cache_salt;
 };
@@ -60,18 +64,21 @@ struct TokenText {
 // First event of a request that was not refused.
 struct Accepted {
   std::vector<int32_t> prompt_ids;
-  std::string prompt_text;               // want_prompt_text
-  std::vector<TokenText> prompt_tokens;  // want_prompt_text or want_prompt_logprobs: one per prompt id, without logprobs
+  std::string prompt_text;  // want_prompt_text
+  std::vector<TokenText>
+      prompt_tokens;  // want_prompt_text or want_prompt_logprobs: one per prompt id, without logprobs
 };
-// Before the first ChoiceDelta when want_prompt_logprobs: logprobs of prompt tokens 1 .. n - 1 (token 0 has none).
+// Before the first ChoiceDelta when want_prompt_logprobs: logprobs of prompt tokens 1 .. n - 1 (token 0 has
+// none).
 struct PromptScored {
   std::vector<TokenText> tokens;
 };
 struct ChoiceDelta {
   int32_t index = 0;
-  std::string text;               // whole characters only; never a part of a stop string
-  std::vector<TokenText> tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
-  std::optional<Finish> finish;   // in the last delta of the choice
+  std::string text;  // whole characters only; never a part of a stop string
+  std::vector<TokenText>
+      tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
+  std::optional<Finish> finish;  // in the last delta of the choice
 };
 // After the last delta of all choices: the request is gone.
 struct Done {
@@ -92,7 +99,7 @@ class ResponseSink {
 
 // Facts about what is being served, fixed once loaded.
 struct ModelFacts {
-  std::string id;            // the name clients see: --served-model-name or the file's name
+  std::string id;  // the name clients see: --served-model-name or the file's name
   std::string path, architecture, name, quantisation;
   int64_t n_params = 0, file_bytes = 0, created = 0;  // created: seconds since 1970, when the server started
   int32_t vocab_size = 0, context_length = 0;
@@ -111,14 +118,17 @@ class EngineApi {
   virtual RequestId submit(GenerateRequest request, std::shared_ptr<ResponseSink> sink) = 0;
   virtual void abort(RequestId id) = 0;
 
-  // Loading, draining or stuck: not ready, with the reason. Stuck: work exists but no step has finished for a stated time.
+  // Loading, draining or stuck: not ready, with the reason. Stuck: work exists but no step has finished for a
+  // stated time.
   virtual Status ready() const = 0;
   virtual const ModelFacts& model() const = 0;
   virtual LoadStats load() const = 0;
   virtual MetricsRegistry& metrics() = 0;
 
-  // CPU work on the calling thread, at most milliseconds for texts up to the body limit; callers run it on text_pool().
-  virtual Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special, bool parse_special) const = 0;
+  // CPU work on the calling thread, at most milliseconds for texts up to the body limit; callers run it on
+  // text_pool().
+  virtual Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
+                                                bool parse_special) const = 0;
   virtual Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const = 0;
   // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
   virtual bool run_on_text_pool(std::function<void()> job) = 0;

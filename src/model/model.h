@@ -1,4 +1,5 @@
-// A model: it appends the operations of a forward pass to a step. It knows nothing of requests, batches or sampling.
+// A model: it appends the operations of a forward pass to a step. It knows nothing of requests, batches or
+// sampling.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ struct ModelConfig {
   int64_t kv_bytes_per_token() const { return int64_t(n_layers) * 2 * n_kv_heads * head_dim * 2; }
 };
 
-// The rows of a step, in device memory. Written on the device by the step's first op (`take`), so only pointers are known when the
-// step is built; max_* bound them.
+// The rows of a step, in device memory. Written on the device by the step's first op (`take`), so only
+// pointers are known when the step is built; max_* bound them.
 struct ForwardInputs {
-  const int32_t* n_rows;       // tokens in this step
+  const int32_t* n_rows;  // tokens in this step
   int32_t max_rows;
   const int32_t* ids;          // [n_rows] token ids, placeholders already resolved
   const int32_t* positions;    // [n_rows] position in the sequence
@@ -36,7 +37,7 @@ struct ForwardInputs {
   const AttentionTile* tiles;  // [n_tiles]
   const int32_t* n_tiles;
   int32_t max_tiles;
-  const int32_t* logit_rows;   // [n_logit_rows] rows whose logits are wanted
+  const int32_t* logit_rows;  // [n_logit_rows] rows whose logits are wanted
   const int32_t* n_logit_rows;
 };
 
@@ -50,7 +51,8 @@ struct KvView {
   const int32_t* page_table;
   int64_t ld_page_table;
   KvLayer layer(int32_t l, const ModelConfig& c) const {
-    return {k + l * layer_stride, v + l * layer_stride, dtype, c.n_kv_heads, c.head_dim, page_size, page_table, ld_page_table};
+    return {k + l * layer_stride, v + l * layer_stride, dtype, c.n_kv_heads, c.head_dim, page_size,
+            page_table,           ld_page_table};
   }
 };
 
@@ -63,9 +65,11 @@ class Model {
   virtual Status reserve(Device& device, int32_t max_rows) = 0;
   // Appends everything up to the last layer's output; writes K and V of every row.
   virtual void forward(OpList& ops, const OpTable& table, const ForwardInputs& in, const KvView& kv) = 0;
-  // Appends the output head for logit rows begin .. begin + cap - 1 of the same step: logits[i][ld], i from 0. ld is a multiple of 16,
+  // Appends the output head for logit rows begin .. begin + cap - 1 of the same step: logits[i][ld], i from
+  // 0. ld is a multiple of 16,
   // >= vocab_size rounded up to 16. cap <= the max_rows of reserve().
-  virtual void logits(OpList& ops, const OpTable& table, const ForwardInputs& in, int32_t begin, int32_t cap, float* logits, int64_t ld) = 0;
+  virtual void logits(OpList& ops, const OpTable& table, const ForwardInputs& in, int32_t begin, int32_t cap,
+                      float* logits, int64_t ld) = 0;
 };
 
 }  // namespace gapless

@@ -22,14 +22,16 @@ using Clock = std::chrono::steady_clock;
 // A request with its prompt tokenised and every parameter validated. Its n answers become n Reqs.
 struct Request {
   RequestId id = 0;
-  std::vector<int32_t> prompt_ids;      // not empty
-  SamplingParams params;                // of choice 0; choice i gets params.choice = i. max_tokens 0: the prompt is computed, nothing emitted
+  std::vector<int32_t> prompt_ids;  // not empty
+  SamplingParams params;  // of choice 0; choice i gets params.choice = i. max_tokens 0: the prompt is
+                          // computed, nothing emitted
   int32_t n = 1;
-  std::vector<std::string> stop;        // raw bytes; none empty
-  bool skip_special_tokens = true;      // control tokens contribute no text to stop matching
-  int32_t prompt_logprob_begin = -1;    // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of them); such
-                                        // a request does not read the prefix cache (it may fill it)
-  std::string cache_namespace;          // requests share cached prefixes only within one namespace
+  std::vector<std::string> stop;    // raw bytes; none empty
+  bool skip_special_tokens = true;  // control tokens contribute no text to stop matching
+  int32_t prompt_logprob_begin =
+      -1;  // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of
+           // them); such a request does not read the prefix cache (it may fill it)
+  std::string cache_namespace;  // requests share cached prefixes only within one namespace
   Clock::time_point arrival{};
 };
 
@@ -52,18 +54,19 @@ struct Finish {
 
 struct OutputToken {
   int32_t id = 0;
-  float logprob = 0;               // meaningful when logprobs were asked for
+  float logprob = 0;  // meaningful when logprobs were asked for
   std::vector<TokenLogprob> top;
 };
 
-// New tokens of one choice. For every choice of every request the deltas are in order, the last one and only it has `finish`.
-// A request refused before admission gets one delta per choice, with finish kError.
+// New tokens of one choice. For every choice of every request the deltas are in order, the last one and only
+// it has `finish`. A request refused before admission gets one delta per choice, with finish kError.
 struct TokenDelta {
   RequestId id = 0;
   int32_t choice = 0;
   std::vector<OutputToken> tokens;
-  // How many bytes of the answer's text so far (token bytes, control tokens counted as nothing unless wanted) may be shown: the rest
-  // might be the start of a stop string, is the stop string, or is the token that ended the answer.
+  // How many bytes of the answer's text so far (token bytes, control tokens counted as nothing unless wanted)
+  // may be shown: the rest might be the start of a stop string, is the stop string, or is the token that
+  // ended the answer.
   int64_t visible_bytes = 0;
   std::optional<Finish> finish;
 
@@ -73,7 +76,8 @@ struct TokenDelta {
   std::vector<OutputToken> prompt_logprobs;      // one per prompt position begin + 1 .. end
 };
 
-// Where the scheduler sends its output: once per step, all deltas of the step. Called on the scheduler thread; must not block.
+// Where the scheduler sends its output: once per step, all deltas of the step. Called on the scheduler
+// thread; must not block.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;

@@ -9,8 +9,8 @@
 
 namespace gapless {
 
-// Host side of one launch, shared between the ticket and the forward side until the result is taken. Written by the device before
-// copy_done; not read by the host before it.
+// Host side of one launch, shared between the ticket and the forward side until the result is taken. Written
+// by the device before copy_done; not read by the host before it.
 struct LaunchState;
 
 // The ticket of one launch. Move-only; owned by the scheduler thread; its result is taken exactly once.

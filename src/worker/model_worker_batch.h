@@ -1,36 +1,34 @@
-// What a launch needs, and nothing else: plain data, frozen before it crosses to the forward side. It names request slots and pages,
-// never a request object. It can be written to bytes and back, so that it may go to another process later.
+// What a launch needs, and nothing else: plain data, frozen before it crosses to the forward side. It names
+// request slots and pages, never a request object. It can be written to bytes and back, so that it may go to
+// another process later.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/status.h"
-#include "sampling/sampling_params.h"
+#include "sampling/slot_init.h"
 
 namespace gapless {
 
 enum class ForwardMode : uint8_t { kExtend, kDecode, kMixed, kIdle };
 const char* forward_mode_name(ForwardMode mode);
 
-// The input of a row whose token the host has not seen yet: the device replaces it by the last token that slot emitted.
-inline constexpr int32_t placeholder(int32_t slot) { return -(slot + 1); }
-inline constexpr bool is_placeholder(int32_t id) { return id < 0; }
-inline constexpr int32_t placeholder_slot(int32_t id) { return -id - 1; }
+// The input of a row whose token the host has not seen yet: the device replaces it by the last token that
+// slot emitted.
+inline constexpr int32_t placeholder(int32_t slot) {
+  return -(slot + 1);
+}
+inline constexpr bool is_placeholder(int32_t id) {
+  return id < 0;
+}
+inline constexpr int32_t placeholder_slot(int32_t id) {
+  return -id - 1;
+}
 
 // Slot 0 and page 0 are dump: padding rows and rows without a request write there.
 inline constexpr int32_t kDumpSlot = 0, kDumpPage = 0;
-
-// (Re)admission of a request to a slot, applied on the device in stream order before the step's rows: whatever a former owner of the slot
-// left is gone, and a cached prefix or a retraction cannot leave a wrong count.
-struct SlotInit {
-  int32_t slot = 0;
-  SamplingParams params;
-  std::vector<int32_t> prompt_ids;  // for repetition_penalty
-  std::vector<int32_t> output_ids;  // tokens already emitted (after a retraction); the next output index is their number
-  friend bool operator==(const SlotInit&, const SlotInit&) = default;
-};
 
 // page_table[slot][index] = page.
 struct PageWrite {
@@ -45,12 +43,13 @@ struct BatchRow {
   int32_t input_begin = 0;  // into input_ids
   int32_t n_tokens = 0;
   int32_t start_pos = 0;
-  bool emits = false;       // samples a token after its last position (false: all chunks of a prompt but the last)
-  int32_t output_index = 0; // index of the token it emits
-  // Prompt logprobs: for positions prompt_logprob_begin .. start_pos + n_tokens - 1 of the sequence the logprob of the *next* prompt
-  // token; its targets are targets[...] below. -1: none.
+  bool emits = false;  // samples a token after its last position (false: all chunks of a prompt but the last)
+  int32_t output_index = 0;  // index of the token it emits
+  // Prompt logprobs: for positions prompt_logprob_begin .. start_pos + n_tokens - 1 of the sequence the
+  // logprob of the *next* prompt token; its targets are targets[...] below. -1: none.
   int32_t prompt_logprob_begin = -1;
-  int32_t targets_begin = 0;  // into prompt_targets: one target per such position that has a next prompt token
+  int32_t targets_begin =
+      0;  // into prompt_targets: one target per such position that has a next prompt token
   int32_t n_targets = 0;
   friend bool operator==(const BatchRow&, const BatchRow&) = default;
 };
@@ -59,23 +58,16 @@ struct ModelWorkerBatch {
   uint64_t id = 0;
   ForwardMode mode = ForwardMode::kIdle;
   std::vector<BatchRow> rows;
-  std::vector<int32_t> input_ids;       // real ids, or placeholder(slot)
+  std::vector<int32_t> input_ids;  // real ids, or placeholder(slot)
   std::vector<int32_t> prompt_targets;
-  std::vector<PageWrite> page_writes;   // applied before the rows
-  std::vector<SlotInit> slot_inits;     // applied before the rows
+  std::vector<PageWrite> page_writes;  // applied before the rows
+  std::vector<SlotInit> slot_inits;    // applied before the rows
   friend bool operator==(const ModelWorkerBatch&, const ModelWorkerBatch&) = default;
 };
 
 std::vector<std::byte> to_bytes(const ModelWorkerBatch& batch);
 // CHECKs on malformed bytes: they only ever come from to_bytes.
 ModelWorkerBatch from_bytes(const std::vector<std::byte>& bytes);
-
-// Logprob of one token, of the model's own distribution (before bias, penalties, mask and temperature).
-struct TokenLogprob {
-  int32_t id = 0;
-  float logprob = 0;
-  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
-};
 
 enum class RowStatus : uint8_t {
   kOk,       // ran; if it emits, `token` is valid
@@ -87,9 +79,9 @@ enum class RowStatus : uint8_t {
 struct RowResult {
   RowStatus status = RowStatus::kOk;
   int32_t token = -1;
-  float logprob = 0;                               // when top_logprobs >= 0
-  std::vector<TokenLogprob> top;                   // descending
-  std::vector<float> prompt_logprobs;              // n_targets of them
+  float logprob = 0;                   // when top_logprobs >= 0
+  std::vector<TokenLogprob> top;       // descending
+  std::vector<float> prompt_logprobs;  // n_targets of them
   std::vector<std::vector<TokenLogprob>> prompt_top;
 };
 

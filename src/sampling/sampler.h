@@ -1,0 +1,82 @@
+// Sampling on the device: the exact state of every request slot, and the ops that turn logits into tokens.
+//
+// Order per row (docs/sampling.md): logprobs from the raw logits; then logit_bias, frequency and presence
+// penalty, repetition penalty, ban of end tokens until min_tokens; then argmax, or temperature, top_k, top_p,
+// min_p and one draw.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+#include "kernels/ops.h"
+#include "sampling/slot_init.h"
+
+namespace gapless {
+
+// One row of logits of a step. Written by the step's first op.
+struct LogitRow {
+  int32_t slot;    // whose parameters and counts apply
+  int32_t target;  // >= 0: a prompt position; the logprob of this token is wanted and nothing is sampled. -1:
+                   // sample
+};
+
+// What a row of logits gave, in host result memory. Valid after the step's event.
+struct SampleResult {
+  int32_t token;  // sampled; -1 for a prompt position
+  float logprob;  // of `token` or of the target, when the slot's top_logprobs >= 0
+  int32_t n_top;
+  TokenLogprob top[kMaxTopLogprobs];  // descending; equal logprobs by ascending id
+};
+
+// The last token a slot emitted, written by the device; what a placeholder resolves to.
+struct FutureEntry {
+  int32_t token = -1;
+  int32_t output_index = -1;  // index of `token` in the answer: a reader checks that it is the one it expects
+};
+
+// Parameters, token counts and position in the random stream of one request slot. Built on the host (it may
+// allocate), handed to the device by pointer in the step that admits the request, and from then on touched by
+// the device only.
+class SlotState;
+struct SlotStateDeleter {
+  void operator()(SlotState* state) const;
+};
+using SlotStatePtr = std::unique_ptr<SlotState, SlotStateDeleter>;
+
+// Host half: forward thread. Device half: the ops.
+class Sampler {
+ public:
+  // max_rows: rows per push(); eos_ids ascending.
+  static Result<std::unique_ptr<Sampler>> create(Device& device, int32_t vocab_size,
+                                                 std::vector<int32_t> eos_ids, int32_t max_rows);
+  ~Sampler();
+
+  // Allocates everything the request will need until its end, so that the device never does.
+  SlotStatePtr prepare(const SlotInit& init) const;
+
+  struct Params {
+    Rows rows;  // logit rows of this group: row i of `logits` is logit_rows[rows.begin + i]
+    const LogitRow* logit_rows;
+    float* logits;  // modified in place
+    int64_t ld;
+    SlotState* const* slots;  // [request slots]
+    FutureEntry* future_map;  // [request slots]; written for sampled rows
+    SampleResult* results;    // [n logit rows], indexed like logit_rows
+  };
+  // Appends the ops that sample a group of rows and advance their slots' state.
+  void push(OpList& ops, const Params& params);
+
+  // For the step's first op: what decides whether a row has ended. Device threads.
+  static const SamplingParams& params_of(const SlotState& state);
+  std::span<const int32_t> eos_ids() const;
+
+ private:
+  struct Impl;
+  explicit Sampler(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gapless

@@ -1,0 +1,31 @@
+#include "worker/model_worker.h"
+
+#include "worker/launch_state.h"
+
+namespace gapless {
+
+PendingForward::PendingForward(std::shared_ptr<LaunchState> state) : state_(std::move(state)) {
+  CHECK(state_ && state_->copy_done, "a ticket needs its events");
+}
+
+PendingForward::~PendingForward() {
+  CHECK(!state_, "result of batch {} was never taken", state_->batch_id);
+}
+
+uint64_t PendingForward::batch_id() const {
+  return state_->batch_id;
+}
+Event& PendingForward::launch_done() const {
+  return state_->launch_done;
+}
+Event& PendingForward::copy_done() const {
+  return *state_->copy_done;
+}
+
+BatchResult PendingForward::take() && {
+  std::shared_ptr<LaunchState> state = std::move(state_);
+  Status status = state->copy_done->wait();
+  return state->collect(std::move(status));
+}
+
+}  // namespace gapless

@@ -1,0 +1,168 @@
+#include "worker/step.h"
+
+#include <chrono>
+
+namespace gapless {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Hands out 64-byte aligned pieces of one allocation. With a null base it only counts.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(size_t n) {
+    T* p = base_ ? reinterpret_cast<T*>(base_ + used_) : nullptr;
+    used_ += (n * sizeof(T) + 63) / 64 * 64;
+    return p;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  size_t used_ = 0;
+};
+
+size_t carve_device(Step& s, std::byte* base) {
+  Carver c(base);
+  s.ids = c.take<int32_t>(s.limits.max_rows);
+  s.positions = c.take<int32_t>(s.limits.max_rows);
+  s.slots = c.take<int32_t>(s.limits.max_rows);
+  s.tiles = c.take<AttentionTile>(max_tiles(s.limits));
+  s.logit_rows = c.take<int32_t>(s.limits.max_rows);
+  s.logit_info = c.take<LogitRow>(s.limits.max_rows);
+  s.counts = c.take<Step::Counts>(1);
+  return c.used();
+}
+
+size_t carve_host(Step& s, std::byte* base) {
+  Carver c(base);
+  s.results = c.take<SampleResult>(s.limits.max_rows);
+  s.places = c.take<Step::RowPlace>(s.limits.max_seqs);
+  s.started = c.take<double>(1);
+  s.ended = c.take<double>(1);
+  return c.used();
+}
+
+// The body of `take`, one batch row at a time.
+class Taker {
+ public:
+  explicit Taker(const TakeParams& p) : p_(p), s_(*p.step), batch_(**p.step->batch) {}
+
+  void run() {
+    for (const PageWrite& w : batch_.page_writes)
+      p_.slots.page_table[w.slot * p_.slots.ld_page_table + w.index] = w.page;
+    for (size_t i = 0; i < s_.inits.size(); i++) admit(batch_.slot_inits[i], s_.inits[i]);
+    for (size_t i = 0; i < batch_.rows.size(); i++) {
+      s_.places[i] = {RowStatus::kOk, n_logits_};
+      take_row(batch_.rows[i], s_.places[i]);
+    }
+    *s_.counts = {n_rows_, n_tiles_, n_logits_};
+  }
+
+ private:
+  void admit(const SlotInit& init, SlotStatePtr& state) {
+    SlotState* former = p_.slots.states[init.slot];
+    p_.slots.states[init.slot] = state.release();
+    state.reset(former);
+    p_.slots.future_map[init.slot] = {init.output_ids.empty() ? -1 : init.output_ids.back(),
+                                      int32_t(init.output_ids.size()) - 1};
+  }
+
+  // The token behind a placeholder. Not kOk: the step that should have produced it failed, or it ended the
+  // request.
+  RowStatus resolve(const BatchRow& row, int32_t& id) const {
+    if (!is_placeholder(id)) return RowStatus::kOk;
+    const FutureEntry entry = p_.slots.future_map[placeholder_slot(id)];
+    if (entry.output_index != row.output_index - 1 || entry.token < 0) return RowStatus::kFailed;
+    const SamplingParams& params = Sampler::params_of(*p_.slots.states[row.slot]);
+    const TokenEnd end = ends_by_token(params, p_.sampler->eos_ids(), entry.output_index, entry.token);
+    id = entry.token;
+    return end == TokenEnd::kNo ? RowStatus::kOk : RowStatus::kDropped;
+  }
+
+  void take_row(const BatchRow& row, Step::RowPlace& place) {
+    int32_t first_id = batch_.input_ids[row.input_begin];
+    place.status = resolve(row, first_id);
+    if (place.status != RowStatus::kOk) return;
+    const int32_t row_begin = n_rows_;
+    for (int32_t t = 0; t < row.n_tokens; t++, n_rows_++) {
+      s_.ids[n_rows_] = t == 0 ? first_id : batch_.input_ids[row.input_begin + t];
+      s_.positions[n_rows_] = row.start_pos + t;
+      s_.slots[n_rows_] = row.slot;
+    }
+    for (int32_t t = 0; t < row.n_tokens; t += kAttentionTileRows) {
+      const int32_t rows = std::min(kAttentionTileRows, row.n_tokens - t);
+      s_.tiles[n_tiles_++] = {row.slot, row_begin + t, rows, row.start_pos + t};
+    }
+    for (int32_t t = 0; t < row.n_targets; t++) {
+      const int32_t at = row_begin + row.prompt_logprob_begin - row.start_pos + t;
+      add_logit_row(at, {row.slot, batch_.prompt_targets[row.targets_begin + t]});
+    }
+    if (row.emits) add_logit_row(n_rows_ - 1, {row.slot, -1});
+  }
+
+  void add_logit_row(int32_t row, LogitRow info) {
+    s_.logit_rows[n_logits_] = row;
+    s_.logit_info[n_logits_++] = info;
+  }
+
+  const TakeParams& p_;
+  Step& s_;
+  const ModelWorkerBatch& batch_;
+  int32_t n_rows_ = 0, n_tiles_ = 0, n_logits_ = 0;
+};
+
+struct StepEndParams {
+  double* ended;
+};
+template <class P>
+int32_t one_chunk(const P&) {
+  return 1;
+}
+void run_take(const TakeParams& p, int32_t, OpContext&) {
+  *p.step->started = now_seconds();
+  p.launch_done->set();
+  Taker(p).run();
+}
+void run_step_end(const StepEndParams& p, int32_t, OpContext&) {
+  *p.ended = now_seconds();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Step>> Step::create(Device& device, StepLimits limits) {
+  auto step = std::make_unique<Step>();
+  step->limits = limits;
+  ASSIGN_OR_RETURN(step->device_memory_, device.allocate(carve_device(*step, nullptr), MemoryKind::kDevice));
+  ASSIGN_OR_RETURN(step->host_memory_, device.allocate(carve_host(*step, nullptr), MemoryKind::kHostResult));
+  carve_device(*step, step->device_memory_.as<std::byte>());
+  carve_host(*step, step->host_memory_.as<std::byte>());
+  return step;
+}
+
+ForwardInputs Step::inputs(int32_t row_bound) const {
+  return {.n_rows = &counts->rows,
+          .max_rows = row_bound,
+          .ids = ids,
+          .positions = positions,
+          .slots = slots,
+          .tiles = tiles,
+          .n_tiles = &counts->tiles,
+          .max_tiles = max_tiles(limits),
+          .logit_rows = logit_rows,
+          .n_logit_rows = &counts->logit_rows};
+}
+
+void push_take(OpList& ops, const TakeParams& params) {
+  ops.push<one_chunk<TakeParams>, run_take>("take", params);
+}
+
+void push_step_end(OpList& ops, Step& step) {
+  ops.push<one_chunk<StepEndParams>, run_step_end>("step_end", StepEndParams{step.ended});
+}
+
+}  // namespace gapless

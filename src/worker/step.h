@@ -1,0 +1,80 @@
+// The device-side arrays of one step and the op that fills them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/frozen.h"
+#include "model/model.h"
+#include "sampling/sampler.h"
+#include "worker/launch_state.h"
+
+namespace gapless {
+
+// What outlives steps on the device: one entry per request slot. Written by ops only, in stream order.
+struct DeviceSlots {
+  int32_t* page_table;  // [slots][ld_page_table]
+  int64_t ld_page_table;
+  FutureEntry* future_map;  // [slots]
+  SlotState** states;       // [slots]; null: never used
+  int32_t n_slots;
+};
+
+// Capacity of a step.
+struct StepLimits {
+  int32_t max_rows;  // tokens
+  int32_t max_seqs;  // batch rows
+};
+
+// One place in the ring of launched batches. The forward thread fills `batch` and `inits`; the step's first
+// op (`take`) compacts the rows that still live into the arrays that every later op reads; `results` are host
+// memory, valid after the step's event.
+struct Step {
+  static Result<std::unique_ptr<Step>> create(Device& device, StepLimits limits);
+
+  StepLimits limits;
+  std::optional<Frozen<ModelWorkerBatch>> batch;  // kept alive until the place is reused
+  std::vector<SlotStatePtr>
+      inits;  // parallel to batch->slot_inits; `take` swaps them in, former owners stay here until reuse
+
+  // Device memory, one value per ...
+  int32_t *ids, *positions, *slots;  // row
+  AttentionTile* tiles;              // tile
+  int32_t* logit_rows;               // logit row: its row
+  LogitRow* logit_info;              // logit row
+  struct Counts {
+    int32_t rows, tiles, logit_rows;
+  } * counts;
+
+  // Host memory written by the device.
+  SampleResult* results;  // logit row
+  struct RowPlace {
+    RowStatus status;
+    int32_t first_logit_row;
+  } * places;               // batch row
+  double *started, *ended;  // seconds on the monotonic clock
+
+  ForwardInputs inputs(int32_t row_bound) const;
+
+ private:
+  Buffer device_memory_, host_memory_;
+};
+
+// Tiles that n rows of `seqs` sequences can need.
+inline int32_t max_tiles(StepLimits limits) {
+  return limits.max_rows / kAttentionTileRows + limits.max_seqs;
+}
+
+struct TakeParams {
+  Step* step;
+  HostEvent* launch_done;
+  DeviceSlots slots;
+  const Sampler* sampler;
+};
+// Appends `take`: marks the batch taken, applies page writes and slot inits, resolves placeholders, drops
+// rows whose request ended by its last token, and writes the arrays of the step. One chunk.
+void push_take(OpList& ops, const TakeParams& params);
+// Appends the last op of a step: the time it ended.
+void push_step_end(OpList& ops, Step& step);
+
+}  // namespace gapless
