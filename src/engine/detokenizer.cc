@@ -1,0 +1,101 @@
+#include "engine/detokenizer.h"
+
+namespace gapless {
+
+Detokenizer::Detokenizer(const TokenBytes& token_bytes, std::function<void(RequestId)> on_gone)
+    : token_bytes_(token_bytes), on_gone_(std::move(on_gone)), thread_("detokenizer", [this] { loop(); }) {}
+
+void Detokenizer::close() {
+  queue_.close();
+  thread_.join();
+}
+
+void Detokenizer::loop() {
+  while (auto message = queue_.pop())
+    std::visit([this](auto&& m) { handle(std::move(m)); }, std::move(*message));
+  for (auto& [id, state] : open_)
+    state.request.sink->on_event(Failed{Status(StatusCode::kUnavailable, "the server is shutting down")});
+  open_.clear();
+}
+
+void Detokenizer::handle(OpenRequest request) {
+  request.sink->on_event(std::move(request.accepted));
+  const RequestId id = request.id;
+  OpenState& state = open_[id];
+  state.choices.resize(request.n);
+  state.request = std::move(request);
+}
+
+void Detokenizer::handle(Refusal refusal) {
+  refusal.sink->on_event(Failed{std::move(refusal.status)});
+  on_gone_(refusal.id);
+}
+
+void Detokenizer::handle(std::vector<TokenDelta> deltas) {
+  for (TokenDelta& delta : deltas) {
+    auto it = open_.find(delta.id);
+    CHECK(it != open_.end(), "tokens for request {}, which is not open", delta.id);
+    OpenState& state = it->second;
+    handle_delta(state, std::move(delta));
+    if (state.ended < state.request.n) continue;
+    if (state.error.is_ok()) {
+      state.request.sink->on_event(Done{state.usage});
+    } else {
+      state.request.sink->on_event(Failed{state.error});
+    }
+    const RequestId id = it->first;
+    open_.erase(it);
+    on_gone_(id);
+  }
+}
+
+void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
+  Choice& choice = state.choices[delta.choice];
+  CHECK(!choice.ended, "request {} choice {} goes on after its end", delta.id, delta.choice);
+  if (delta.first && delta.choice == 0) {
+    state.usage.prompt_tokens = delta.prompt_tokens;
+    state.usage.cached_tokens = delta.cached_tokens;
+  }
+  state.usage.completion_tokens += int32_t(delta.tokens.size());
+  if (!delta.prompt_logprobs.empty() && delta.choice == 0) {
+    PromptScored scored;
+    for (const OutputToken& t : delta.prompt_logprobs) scored.tokens.push_back(token_text(t));
+    state.request.sink->on_event(std::move(scored));
+  }
+
+  ChoiceDelta event{
+      .index = delta.choice, .text = advance_text(state, choice, delta), .tokens = {}, .finish = {}};
+  for (const OutputToken& t : delta.tokens) event.tokens.push_back(token_text(t));
+  if (delta.finish) {
+    choice.ended = true;
+    state.ended++;
+    if (delta.finish->reason == FinishReason::kError && state.error.is_ok())
+      state.error = delta.finish->status;
+    event.finish = std::move(delta.finish);
+  }
+  if (event.finish || !event.tokens.empty()) state.request.sink->on_event(std::move(event));
+}
+
+std::string Detokenizer::advance_text(OpenState& state, Choice& choice, const TokenDelta& delta) const {
+  for (const OutputToken& t : delta.tokens)
+    choice.held += token_bytes_.text_of(t.id, state.request.skip_special_tokens);
+  const int64_t newly_visible = delta.visible_bytes - choice.shown;
+  CHECK(newly_visible >= 0 && newly_visible <= int64_t(choice.held.size()),
+        "visible {} after {} shown, {} held", delta.visible_bytes, choice.shown, choice.held.size());
+  std::string text = choice.utf8.feed(std::string_view(choice.held).substr(0, newly_visible));
+  choice.held.erase(0, newly_visible);
+  choice.shown = delta.visible_bytes;
+  if (delta.finish) text += choice.utf8.finish();
+  return text;
+}
+
+TokenText Detokenizer::token_text(const OutputToken& token) const {
+  TokenText out{
+      .id = token.id, .bytes = std::string(token_bytes_.of(token.id)), .logprob = token.logprob, .top = {}};
+  for (const TokenLogprob& t : token.top)
+    out.top.push_back(
+        {.id = t.id, .bytes = std::string(token_bytes_.of(t.id)), .logprob = t.logprob, .top = {}});
+  return out;
+}
+
+}  // namespace gapless
