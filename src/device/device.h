@@ -1,15 +1,20 @@
-// The whole seam between Gapless and a device: Device, Stream, Event, Buffer. cpu/ implements it; a simulated accelerator and
-// CUDA fit behind the same four interfaces. Everything above this layer is the same for every device.
+// The whole seam between Gapless and a device: Device, Stream, Event, Buffer. cpu/ implements it; a simulated
+// accelerator and CUDA fit behind the same four interfaces. Everything above this layer is the same for every
+// device.
 //
-// A step is an OpList: a list of operations handed to a stream at once. Ops run in order; what one op wrote, the next one sees.
-// An op is cut into chunks that the device may run in any order and on any of its workers, so a body must not depend on how
-// many workers there are: every chunk writes its own outputs.
+// A step is an OpList: a list of operations handed to a stream at once. Ops run in order; what one op wrote,
+// the next one sees. An op is cut into chunks that the device may run in any order and on any of its workers,
+// so a body must not depend on how many workers there are: every chunk writes its own outputs.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -23,19 +28,24 @@ namespace gapless {
 
 // What the body of an op may use besides its parameters.
 struct OpContext {
-  int worker = 0;                   // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
-  std::span<std::byte> scratch;     // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry
-  Status* error = nullptr;          // shared by the step; set through fail()
-  void (*fail_fn)(OpContext&, Status) = nullptr;
-  // A device error: the step's event completes with this status (the first one wins); later ops of the step are skipped.
+  int worker = 0;  // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
+  std::span<std::byte>
+      scratch;  // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry
+  void (*fail_fn)(OpContext&, Status) = nullptr;  // set by the device; bodies call fail()
+  // A device error: the step's event completes with this status (the first one wins); later ops of the step
+  // are skipped, the other chunks of this op may still run, and later steps run normally.
   void fail(Status status) { fail_fn(*this, std::move(status)); }
 };
 
 inline constexpr size_t kOpScratchBytes = 1 << 20;
 
-// One operation. `params` points into the OpList's own memory. Both functions are called from device threads and must not throw,
-// block or allocate. `chunks` is evaluated when all earlier ops of the stream are complete, so it may read what they wrote
-// (for example the number of rows that `take` kept); it is pure, and several workers may call it.
+inline constexpr int32_t kMaxOpChunks = 1 << 23;
+inline constexpr int32_t kMaxStepOps = 65'000;
+
+// One operation. `params` points into the OpList's own memory. Both functions are called from device threads
+// and must not throw, block or allocate (an exception that escapes one all the same fails the step). `chunks`
+// is evaluated when all earlier ops of the stream are complete, so it may read what they wrote (for example
+// the number of rows that `take` kept); it is pure, and gives 0 .. kMaxOpChunks.
 struct Op {
   const char* name;
   const void* params;
@@ -43,21 +53,23 @@ struct Op {
   void (*run)(const void* params, int32_t chunk, OpContext& context);
 };
 
-// A step's list of ops together with the parameters they point to. Built on one thread, then moved to Stream::submit.
-// Reusable: clear() keeps the memory, so that a steady decode loop allocates nothing.
+// A step's list of ops together with the parameters they point to. Built on one thread, then moved to
+// Stream::submit. Reusable: clear() keeps the memory, so that a steady decode loop allocates nothing.
 class OpList {
  public:
   OpList() = default;
   OpList(OpList&&) = default;
   OpList& operator=(OpList&&) = default;
 
-  // Chunks: int32_t(const P&); Run: void(const P&, int32_t chunk, OpContext&). P is copied and must be trivially copyable.
+  // Chunks: int32_t(const P&); Run: void(const P&, int32_t chunk, OpContext&). P is copied and must be
+  // trivially copyable.
   template <auto Chunks, auto Run, class P>
   void push(const char* name, const P& params) {
     static_assert(std::is_trivially_copyable_v<P> && std::is_trivially_destructible_v<P>);
     const P* copy = new (allocate(sizeof(P), alignof(P))) P(params);
-    ops_.push_back({name, copy, [](const void* p) -> int32_t { return Chunks(*static_cast<const P*>(p)); },
-                    [](const void* p, int32_t chunk, OpContext& c) { Run(*static_cast<const P*>(p), chunk, c); }});
+    ops_.push_back(
+        {name, copy, [](const void* p) -> int32_t { return Chunks(*static_cast<const P*>(p)); },
+         [](const void* p, int32_t chunk, OpContext& c) { Run(*static_cast<const P*>(p), chunk, c); }});
   }
   std::span<const Op> ops() const { return ops_; }
   void clear();
@@ -71,29 +83,34 @@ class OpList {
   std::vector<Op> ops_;
 };
 
-// Completion of something on a stream. Any thread may wait.
+// Completion of something on a stream. Any thread may ask and wait; the events of a stream become ready in
+// order.
 class Event {
  public:
   virtual ~Event() = default;
   virtual bool ready() const = 0;
   // Blocks until complete. Not ok: the step failed and none of its results may be read.
   virtual Status wait() = 0;
+  // Calls `callback` once after the event is ready: on the thread that sets it, or at once if it is ready
+  // already. It wakes a thread that waits for several things, so it must be short, must not wait for the
+  // device and must not throw. At most one per event.
+  virtual void on_set(std::function<void()> callback) = 0;
 };
 
-// An Event that host code sets, once; also what the CPU device uses throughout. on_set is called once, on the setting thread,
-// after the event is ready (or at once if it already is): it wakes a thread that waits for several things.
+// An Event that host code sets, once; also what the CPU device uses throughout.
 class HostEvent : public Event {
  public:
-  HostEvent();
-  ~HostEvent() override;
-  bool ready() const override;
+  bool ready() const override { return ready_.load(std::memory_order_acquire); }
   Status wait() override;
+  void on_set(std::function<void()> callback) override;
   void set(Status status = {});
-  void on_set(std::function<void()> callback);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> ready_{false};
+  Status status_;
+  std::function<void()> callback_;
 };
 
 // Memory that a device can read and write. Move-only; returned to its device on destruction.
@@ -125,20 +142,24 @@ class Buffer {
 };
 
 // An in-order queue of steps. submit() may be called by one thread at a time; it never waits for the device.
+// Destruction first completes what is queued.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Queues the step. The event completes when its last op has; the list then goes back to the pool of new_ops().
+  // Queues the step: at most kMaxStepOps ops. The event completes when its last op has; the list is by then
+  // back in the pool of new_ops(), and no device thread reads the step's parameters any more.
   virtual std::shared_ptr<Event> submit(std::unique_ptr<OpList> ops) = 0;
-  // An OpList to fill: one that came back from a completed step, cleared, or a new one.
+  // An OpList to fill: one that came back from a completed step, cleared, or a new one. Any thread.
   virtual std::unique_ptr<OpList> new_ops() = 0;
-  // Blocks until everything submitted so far is complete.
+  // Blocks until everything submitted so far is complete. Not from on_set.
   virtual void synchronize() = 0;
   virtual int workers() const = 0;
 };
 
 enum class MemoryKind {
-  kDevice,      // lives with the device; zeroed; committed only when touched (a KV pool larger than RAM in use is fine)
+  kDevice,  // lives with the device; zeroed; committed only when touched (a KV pool larger than RAM in use is
+            // fine)
+  kWeights,     // like kDevice, but will be touched whole (repacked weights): the device may use large pages
   kHostResult,  // host memory that the device writes results to
 };
 
