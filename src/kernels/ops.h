@@ -1,12 +1,13 @@
-// The operations a model is made of: a parameter struct per op, and a table of functions that append the op to a step.
-// Each op has a reference loop (kernels/reference/), which is its contract, and fast bodies per instruction set (kernels/cpu/)
-// that give the same bits.
+// The operations a model is made of: a parameter struct per op, and a table of functions that append the op
+// to a step. Each op has a reference loop (kernels/reference/), which is its contract, and fast bodies per
+// instruction set (kernels/cpu/) that give the same bits.
 //
-// The contract that makes an answer the same alone and in a crowd: a row's arithmetic never depends on how many rows share the
-// call, on how the sequence was cut into chunks, on the page size, or on which thread took which piece. Every op below states
-// its order of floating-point operations; `fma` means one rounding.
+// The contract that makes an answer the same alone and in a crowd: a row's arithmetic never depends on how
+// many rows share the call, on how the sequence was cut into chunks, on the page size, or on which thread
+// took which piece. Every op below states its order of floating-point operations; `fma` means one rounding.
 //
-// Shapes: activations are row-major float32, one row per token of the step ("rows"). `ld*` is the distance between rows in elements.
+// Shapes: activations are row-major float32, one row per token of the step ("rows"). `ld*` is the distance
+// between rows in elements.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,13 @@
 
 namespace gapless {
 
-// Which rows an op works on. The number of rows of a step is only known on the device (the step's first op, `take`, drops rows
-// that ended), so it is read through a pointer when the op runs: rows begin .. begin + size() - 1, at most `cap` of them.
+// What a row index means: arrays of the step (ids, positions, slots, gather, rms_norm's x and residual) are
+// read at begin + i; activations (matmul's x and y, qkv, gate_up, cos_sin, embed's out, every ActOut) at i,
+// for i = 0 .. rows.size() - 1.
+//
+// Which rows an op works on. The number of rows of a step is only known on the device (the step's first op,
+// `take`, drops rows that ended), so it is read through a pointer when the op runs: rows begin .. begin +
+// size() - 1, at most `cap` of them.
 struct Rows {
   const int32_t* count = nullptr;
   int32_t begin = 0;
@@ -28,16 +34,17 @@ struct Rows {
   }
 };
 
-// Where an op puts activations that a matmul reads next: float32 rows, int8 blocks (kernels/quant.h), or both; null = not wanted.
-// Row i of the op's Rows goes to row i (not begin + i) of the output.
+// Where an op puts activations that a matmul reads next: float32 rows, int8 blocks (kernels/quant.h), or
+// both; null = not wanted.
 struct ActOut {
   float* f32 = nullptr;
   int64_t ld = 0;
-  Q8Block* q8 = nullptr;
-  int32_t dim = 0;  // elements per row; a multiple of 32 when q8 is set
+  Q8Block* q8 = nullptr;  // tile order of ActivationTiles(rows.size())
+  int32_t dim = 0;        // elements per row, at most kMaxActDim; a multiple of 32 when q8 is set
 };
+inline constexpr int32_t kMaxActDim = 65536;
 
-// y[i] = scale * dequantised row ids[i] of `table`. (one multiply after dequantising)
+// y[i] = scale * dequantised row ids[begin + i] of `table`. (one multiply after dequantising)
 struct EmbedParams {
   Rows rows;
   const int32_t* ids;
@@ -47,9 +54,10 @@ struct EmbedParams {
   int64_t ld_out;
 };
 
-// RMS norm of row (gather ? gather[begin + i] : begin + i) of x. Sum of squares: 16 lanes, lane l takes elements l, l+16, ... with
-// fma, then the fixed tree of kernels/numeric.h; r = 1 / sqrt(sum / dim + eps); y = (x * r) * weight.
-// With residual set (Gemma's post norms): y is added to the residual rows instead, residual[row] += y, and `out` is not written.
+// RMS norm of row (gather ? gather[begin + i] : begin + i) of x. Sum of squares: 16 lanes, lane l takes
+// elements l, l+16, ... with fma, then the fixed tree of kernels/numeric.h; r = 1 / sqrt(sum / dim + eps); y
+// = (x * r) * weight. dim is out.dim. With residual set (Gemma's post norms): y is added to the residual rows
+// instead, residual[row] += y, and `out` is not written.
 struct RmsNormParams {
   Rows rows;
   const int32_t* gather;  // null: identity
@@ -62,8 +70,9 @@ struct RmsNormParams {
   int64_t ld_residual;
 };
 
-// Y[rows, N] = X[rows, K] * W[N, K]^T. Quantised weights read x.q8 and follow the block contract of kernels/quant.h; float weights
-// read x.f32: acc = fma(w[k], x[k], acc), k ascending. With `add`: y = y + acc (one addition), else y = acc.
+// Y[rows, N] = X[rows, K] * W[N, K]^T. Quantised weights read x.q8 and follow the block contract of
+// kernels/quant.h; float weights read x.f32: acc = fma(w[k], x[k], acc), k ascending. With `add`: y = y + acc
+// (one addition), else y = acc.
 struct MatmulParams {
   Rows rows;
   const float* x_f32;
@@ -75,8 +84,9 @@ struct MatmulParams {
   bool add;
 };
 
-// cos and sin for each row's position: out[row][2 * j] = cos(pos * inv_freq[j]), out[row][2 * j + 1] = sin(...), j < half. The angle is
-// computed in double, so a position's values never depend on the batch.
+// cos and sin for each row's position, pos = positions[begin + i]: out[i][2 * j] = cos(pos * inv_freq[j]),
+// out[row][2 * j + 1] = sin(...), j < half. The angle is computed in double, so a position's values never
+// depend on the batch.
 struct RopeTableParams {
   Rows rows;
   const int32_t* positions;
@@ -85,7 +95,10 @@ struct RopeTableParams {
   float* out;  // [rows][2 * half]
 };
 
-enum class RopeStyle { kInterleaved, kHalves };  // pairs (2j, 2j+1) as in Llama GGUF files; (j, j + half) as in GPT-NeoX and Gemma
+enum class RopeStyle {
+  kInterleaved,
+  kHalves
+};  // pairs (2j, 2j+1) as in Llama GGUF files; (j, j + half) as in GPT-NeoX and Gemma
 
 enum class KvDtype { kF16, kBF16 };
 
@@ -96,12 +109,15 @@ struct KvLayer {
   uint16_t* v;
   KvDtype dtype;
   int32_t n_kv_heads, head_dim, page_size;
-  const int32_t* page_table;  // [slots][ld_page_table]: page of position p of slot s is page_table[s * ld + p / page_size]
+  const int32_t* page_table;  // [slots][ld_page_table]: page of position p of slot s is page_table[s * ld + p
+                              // / page_size]
   int64_t ld_page_table;
 };
 
-// Per row of qkv = [q heads | k heads | v heads]: optional RMS norm of each q and k head (weights of head_dim), rope in place on q
-// and k, q stays in qkv, k and v are rounded to the KV type and stored at (slot, position).
+// Per row of qkv = [q heads | k heads | v heads]: optional RMS norm of each q and k head (weights of
+// head_dim, as rms_norm), rope on q and k, q stays in qkv, k and v are rounded to the KV type (nearest even)
+// and stored at (slot, position). The k part of qkv is undefined afterwards. A pair (a, b) becomes (fma(a,
+// cos, -(b * sin)), fma(b, cos, a * sin)).
 struct RopeKvParams {
   Rows rows;
   float* qkv;
@@ -113,25 +129,32 @@ struct RopeKvParams {
   const float* k_norm;
   float eps;
   RopeStyle style;
-  int32_t rope_half;      // pairs that are rotated; 2 * rope_half <= head_dim
-  const float* cos_sin;   // of RopeTableParams
+  int32_t rope_half;     // pairs that are rotated; 2 * rope_half <= head_dim
+  const float* cos_sin;  // of RopeTableParams
   KvLayer kv;
 };
 
-// A run of consecutive rows of one sequence: `rows` rows from row_begin on, at positions pos_begin, pos_begin + 1, ...
+// A run of consecutive rows of one sequence: `rows` rows from row_begin on, at positions pos_begin, pos_begin
+// + 1, ...
 struct AttentionTile {
   int32_t slot, row_begin, rows, pos_begin;
 };
 inline constexpr int32_t kAttentionTileRows = 8;  // tiles never hold more rows
-inline constexpr int32_t kKvBlock = 64;           // KV positions per partial, at absolute multiples; the order of the combine is by block
+inline constexpr int32_t kKvBlock =
+    64;  // KV positions per partial, at absolute multiples; the order of the combine is by block
 
-// Causal attention of each row over positions max(0, pos - window + 1) .. pos of its sequence (window 0: all), grouped heads.
-// Per row, head and KV block b (positions 64 b .. 64 b + 63, masked ones left out): s_j = scale * dot(q, k_j) (16 lanes over d with fma,
-// fixed tree); m_b = max s_j; p_j = exp(s_j - m_b); l_b = sum p_j in order of j; o_b[d] = fma(p_j, v_j[d], o_b[d]) in order of j.
-// Blocks are combined in ascending order: m' = max(m, m_b), c = exp(m - m'), c_b = exp(m_b - m'), l = fma(l, c, l_b * c_b),
-// o = fma(o, c, o_b * c_b) per element; at the end o / l. exp is kernels/numeric.h's.
+// Causal attention of each row over positions max(0, pos - window + 1) .. pos of its sequence (window 0:
+// all), grouped heads. Per row, head and KV block b (positions 64 b .. 64 b + 63, masked ones left out, never
+// read): s_j = scale * dot(q, k_j) (16 lanes over d with fma, fixed tree); m_b = max s_j; p_j = exp(s_j -
+// m_b); l_b = sum p_j (lane j % 16 in order of j, fixed tree: a serial sum would wait 64 additions); o_b[d] =
+// fma(p_j, v_j[d], o_b[d]) in order of j from 0. The first block that has a position is the state (m, l, o);
+// later ones are combined in ascending order: m' = max(m, m_b), c = exp(m - m'), c_b = exp(m_b - m'), l =
+// fma(l, c, l_b * c_b), o = fma(o, c, o_b * c_b) per element; at the end o / l. exp is kernels/numeric.h's.
+// head_dim is a multiple of 16, at most kMaxHeadDim; with out.q8, n_heads / n_kv_heads * head_dim is a
+// multiple of 32.
+inline constexpr int32_t kMaxHeadDim = 512;
 struct AttentionParams {
-  Rows rows;  // all rows of the step, for outputs
+  Rows rows;  // all rows of the step (begin 0); every one of them is in exactly one tile
   const AttentionTile* tiles;
   const int32_t* n_tiles;
   int32_t max_tiles;
@@ -146,7 +169,8 @@ struct AttentionParams {
 
 enum class Activation { kSilu, kGeluTanh };
 
-// out[i] = act(gate[i]) * up[i] for each row of gate_up = [gate | up], each `dim` wide (out.dim).
+// out[i] = act(gate[i]) * up[i] for each row of gate_up = [gate | up], each `dim` wide (out.dim). silu and
+// gelu_tanh are kernels/numeric.h's.
 struct GatedActivationParams {
   Rows rows;
   const float* gate_up;
