@@ -80,6 +80,13 @@ class HashModel : public Model {
 
 class WorkerTest : public testing::Test {
  protected:
+  static SamplingParams greedy(int32_t max_tokens = 16) {
+    SamplingParams p;
+    p.temperature = 0;
+    p.max_tokens = max_tokens;
+    return p;
+  }
+
   void SetUp() override {
     device_ = make_device("cpu", {.threads = 1}).value();
     ModelRunnerOptions options{.limits = {.max_rows = 64, .max_seqs = 8},
@@ -133,13 +140,6 @@ class WorkerTest : public testing::Test {
   PendingForward launch(ModelWorkerBatch b) {
     return worker_->forward_batch_generation(Frozen(std::move(b)));
   }
-  static SamplingParams greedy(int32_t max_tokens = 16) {
-    SamplingParams p;
-    p.temperature = 0;
-    p.max_tokens = max_tokens;
-    return p;
-  }
-
   HashModel model_;
   OpTable table_{};
   std::unique_ptr<Device> device_;
@@ -207,7 +207,9 @@ TEST_F(WorkerTest, PromptLogprobsComeInGroupsLargerThanTheLogitBuffer) {
   for (int32_t i = 0; i < 59; i++) {
     ASSERT_EQ(r.prompt_top[i].size(), 1u);
     EXPECT_EQ(r.prompt_top[i][0].id, next_token({prompt.begin(), prompt.begin() + i + 1}));
-    if (prompt[i + 1] != r.prompt_top[i][0].id) EXPECT_LT(r.prompt_logprobs[i], r.prompt_top[i][0].logprob);
+    if (prompt[i + 1] != r.prompt_top[i][0].id) {
+      EXPECT_LT(r.prompt_logprobs[i], r.prompt_top[i][0].logprob);
+    }
   }
   EXPECT_EQ(r.token, next_token(prompt));
 }
