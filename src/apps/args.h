@@ -1,0 +1,113 @@
+// What the subcommands can be told, as plain values, and the rules between the values. The names are SGLang's
+// where it has the flag.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/flags.h"
+#include "engine/engine_options.h"
+
+namespace gapless {
+
+// Flags of everything that loads a model: serve, chat, bench.
+struct EngineArgs {
+  std::string model;
+  std::string served_model_name;
+  int32_t threads = 0;
+  std::string isa = "auto";
+  std::string device = "cpu";
+  std::string attention_backend = "cpu";
+  int32_t max_running_requests = 64;
+  int32_t max_queued_requests = 2048;
+  int32_t chunked_prefill_size = 512;
+  int32_t max_prefill_tokens = 16384;
+  std::string schedule_policy = "lpm";
+  double schedule_conservativeness = 1.0;
+  int32_t page_size = 16;
+  int64_t max_total_tokens = 0;
+  std::string kv_mem;
+  std::string kv_cache_dtype = "f16";
+  int32_t context_length = 0;
+  bool disable_radix_cache = false;
+  bool mixed_chunk = true;
+  int32_t max_consecutive_prefill = 1;
+  std::string chat_template;
+};
+
+struct LogArgs {
+  bool json = false;
+  bool verbose = false;
+  std::string level = "info";
+};
+
+struct ServeArgs {
+  EngineArgs engine;
+  LogArgs log;
+  std::string host = "127.0.0.1";
+  int32_t port = 8080;
+  std::string port_file;
+  std::string api_key;
+  std::string api_key_file;
+  std::string cors_origin = "*";
+  std::string max_body_size = "8M";
+  int32_t shutdown_timeout = 30;
+  int32_t slow_client_timeout = 30;
+};
+
+struct ChatArgs {
+  EngineArgs engine;
+  LogArgs log{.level = "warn"};
+  std::string system;
+  double temperature = 0.7;
+  double top_p = 0.95;
+  int64_t seed = -1;
+  int32_t max_tokens = 0;
+};
+
+struct InspectArgs {
+  std::string model;
+  bool tensors = false;
+  int32_t page_size = 16;
+};
+
+struct BenchArgs {
+  EngineArgs engine;
+  LogArgs log{.level = "warn"};
+  std::vector<int32_t> batch_sizes{1, 2, 4, 8, 16, 32};
+  std::vector<int32_t> prompt_lengths{128, 512};
+  int32_t decode_tokens = 64;
+  bool json = false;
+};
+
+inline constexpr int32_t kDefaultConcurrency = 8;
+
+struct BenchServeArgs {
+  std::string url = "http://127.0.0.1:8080";
+  std::string model = "default";
+  std::string api_key;
+  int32_t concurrency = 0;  // 0: not given
+  int32_t requests = 32;
+  int32_t prompt_tokens = 128;
+  int32_t max_tokens = 128;
+  int32_t shared_prefix = 0;
+  uint64_t seed = 1;
+  double request_rate = 0;
+  int32_t timeout = 600;
+};
+
+void add_serve_flags(CLI::App& app, ServeArgs& args);
+void add_chat_flags(CLI::App& app, ChatArgs& args);
+void add_inspect_flags(CLI::App& app, InspectArgs& args);
+void add_bench_flags(CLI::App& app, BenchArgs& args);
+void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
+
+// The engine's view of the flags. What depends on the model or the machine (sizes, clipping) is the engine's
+// to decide; this refuses what contradicts itself.
+Result<EngineOptions> engine_options(const EngineArgs& args);
+
+// The key of --api-key or the first line of --api-key-file; empty: no authentication.
+Result<std::string> resolve_api_key(const ServeArgs& args);
+
+}  // namespace gapless

@@ -1,0 +1,91 @@
+#include "apps/cli.h"
+
+#include <cstdio>
+
+#include "base/log.h"
+
+namespace gapless {
+
+namespace {
+
+// The subcommand that was meant, as deep as it was parsed.
+const CLI::App* deepest(const CLI::App* app) {
+  for (auto sub = app->get_subcommands(); !sub.empty(); sub = app->get_subcommands()) app = sub.front();
+  return app;
+}
+
+std::string unknown_argument_message(const CLI::App& app, const std::string& argument) {
+  std::string message = "unknown argument '" + argument + "'";
+  if (argument.starts_with("-")) {
+    message = "unknown flag '" + argument + "'";
+    const std::string near = nearest_flag(app, argument);
+    if (!near.empty()) message += ": did you mean " + near + "?";
+  }
+  return message;
+}
+
+int usage_error(const CLI::App& app, const std::string& message) {
+  std::string name = app.get_name();
+  for (const CLI::App* parent = app.get_parent(); parent; parent = parent->get_parent())
+    name = parent->get_name() + " " + name;
+  std::fprintf(stderr, "gapless: %s\n(%s --help lists all flags)\n", message.c_str(), name.c_str());
+  return kExitUsage;
+}
+
+void start_logging(const LogArgs& args) {
+  init_logging(spdlog::level::from_str(args.verbose ? "debug" : args.level), args.json);
+}
+
+int dispatch(Cli& cli) {
+  if (cli.command("serve")->parsed()) return start_logging(cli.serve.log), run_serve(cli.serve);
+  if (cli.command("chat")->parsed()) return start_logging(cli.chat.log), run_chat(cli.chat);
+  if (cli.command("inspect")->parsed()) return start_logging({}), run_inspect(cli.inspect);
+  if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
+  return start_logging(cli.bench.log), run_bench(cli.bench);
+}
+
+}  // namespace
+
+Cli::Cli() {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", GAPLESS_VERSION, "Print the version.");
+  app.set_help_flag("-h,--help", "Print this text.");
+  add_serve_flags(*app.add_subcommand("serve", "Serve a model over HTTP, with OpenAI's API."), serve);
+  add_chat_flags(*app.add_subcommand("chat", "Talk to a model in the terminal."), chat);
+  add_inspect_flags(
+      *app.add_subcommand("inspect", "Show what is in a model file and the memory it will need."), inspect);
+  CLI::App* bench_app =
+      app.add_subcommand("bench", "Measure a model's speed; `bench serve` loads a running server.");
+  add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
+                        bench_serve);
+  add_bench_flags(*bench_app, bench);
+  bench_app->get_option("FILE")->required(false);  // run_bench asks for it: `bench serve` has none
+}
+
+int run_cli(int argc, const char* const* argv) {
+  Cli cli;
+  try {
+    cli.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(help_text(*deepest(&cli.app)).c_str(), stdout);
+    return kExitOk;
+  } catch (const CLI::CallForVersion&) {
+    std::puts("gapless " GAPLESS_VERSION);
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App& app = *deepest(&cli.app);
+    const std::vector<std::string> left = cli.app.remaining(true);
+    for (const std::string& argument : left) {
+      if (argument != "--") return usage_error(app, unknown_argument_message(app, argument));
+    }
+    return usage_error(app, error.what());
+  }
+  return dispatch(cli);
+}
+
+int fail(int exit_code, const Status& status) {
+  std::fprintf(stderr, "gapless: %s\n", status.message().c_str());
+  return exit_code;
+}
+
+}  // namespace gapless

@@ -1,0 +1,194 @@
+#include "apps/flags.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "apps/cli.h"
+
+namespace gapless {
+namespace {
+
+int run(std::vector<const char*> argv, std::string* err = nullptr) {
+  argv.insert(argv.begin(), "gapless");
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  const int code = run_cli(int(argv.size()), argv.data());
+  const std::string out = testing::internal::GetCapturedStdout(),
+                    text = testing::internal::GetCapturedStderr();
+  if (err) *err = text + out;
+  return code;
+}
+
+TEST(Flags, ParsesSizes) {
+  EXPECT_EQ(parse_bytes("65536").value(), 65536);
+  EXPECT_EQ(parse_bytes("512M").value(), 512ll << 20);
+  EXPECT_EQ(parse_bytes("2GB").value(), 2ll << 30);
+  EXPECT_EQ(parse_bytes("1k").value(), 1024);
+  for (const char* bad : {"", "M", "-1", "1.5G", "12X", "9999999999G", "1 M"}) {
+    EXPECT_FALSE(parse_bytes(bad).is_ok()) << bad;
+  }
+}
+
+TEST(Flags, EditDistanceCountsASwapAsOne) {
+  EXPECT_EQ(edit_distance("--port", "--port"), 0);
+  EXPECT_EQ(edit_distance("--prot", "--port"), 1);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+}
+
+TEST(Flags, FindsTheNearestFlag) {
+  Cli cli;
+  const CLI::App& serve = *cli.command("serve");
+  EXPECT_EQ(nearest_flag(serve, "--prot"), "--port");
+  EXPECT_EQ(nearest_flag(serve, "--max-running"), "--max-running-requests");
+  EXPECT_EQ(nearest_flag(serve, "--chunked-prefil-size=4"), "--chunked-prefill-size");
+  EXPECT_EQ(nearest_flag(serve, "--radix-cache"), "");
+  EXPECT_EQ(nearest_flag(serve, "--completely-different-thing"), "");
+}
+
+TEST(Cli, AnUnknownFlagIsAUsageErrorWithASuggestion) {
+  std::string text;
+  EXPECT_EQ(run({"serve", "x.gguf", "--prot", "80"}, &text), kExitUsage);
+  EXPECT_NE(text.find("unknown flag '--prot': did you mean --port?"), std::string::npos) << text;
+  EXPECT_EQ(run({"bench", "serve", "--reqests", "3"}, &text), kExitUsage);
+  EXPECT_NE(text.find("did you mean --requests?"), std::string::npos) << text;
+}
+
+TEST(Cli, WrongUseExitsWithTwo) {
+  EXPECT_EQ(run({}), kExitUsage);
+  EXPECT_EQ(run({"frobnicate"}), kExitUsage);
+  EXPECT_EQ(run({"serve"}), kExitUsage);
+  EXPECT_EQ(run({"serve", "x.gguf", "--port", "70000"}), kExitUsage);
+  EXPECT_EQ(run({"serve", "x.gguf", "--kv-mem", "12X"}), kExitUsage);
+  EXPECT_EQ(run({"bench"}), kExitUsage);
+  EXPECT_EQ(run({"bench", "serve", "--url", "ftp://x"}), kExitUsage);
+  EXPECT_EQ(run({"serve", "x.gguf", "--kv-mem", "1G", "--max-total-tokens", "4096"}), kExitUsage);
+}
+
+TEST(Cli, AMissingFileExitsWithOneAndNamesIt) {
+  std::string text;
+  EXPECT_EQ(run({"inspect", "/nonexistent/model.gguf"}, &text), kExitRuntime);
+  EXPECT_NE(text.find("/nonexistent/model.gguf"), std::string::npos) << text;
+}
+
+TEST(Cli, HelpAndVersionExitWithZero) {
+  std::string text;
+  EXPECT_EQ(run({"--version"}, &text), kExitOk);
+  EXPECT_EQ(text, "gapless " GAPLESS_VERSION "\n");
+  EXPECT_EQ(run({"serve", "--help"}, &text), kExitOk);
+  EXPECT_NE(text.find("--port N  [default: 8080]"), std::string::npos) << text;
+}
+
+// Every flag has a default (or is help, or a file that must be given) and a reason.
+TEST(Cli, EveryFlagIsExplained) {
+  Cli cli;
+  for (const CLI::App* app : {cli.command("serve"), cli.command("chat"), cli.command("inspect"),
+                              cli.command("bench"), cli.command("bench")->get_subcommand("serve")}) {
+    const std::string help = help_text(*app);
+    for (const FlagRow& row : flag_rows(*app)) {
+      EXPECT_GT(row.why.size(), 10u) << row.names;
+      EXPECT_NE(help.find(row.names), std::string::npos) << row.names;
+      const bool needs_default =
+          row.names.find("help") == std::string::npos && row.names.find("FILE") == std::string::npos;
+      EXPECT_EQ(row.default_text.empty(), !needs_default) << row.names;
+    }
+  }
+}
+
+std::string command_section(const Cli& cli, const std::string& title, const CLI::App* app) {
+  (void)cli;
+  return "## gapless " + title + "\n\n" + app->get_description() + "\n\n" + markdown_table(*app);
+}
+
+// docs/cli.md repeats what --help says. After changing a flag, take the text this test prints.
+TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
+  std::ifstream file(GAPLESS_DOCS "/cli.md");
+  std::stringstream docs;
+  docs << file.rdbuf();
+  Cli cli;
+  const CLI::App* bench = cli.command("bench");
+  const std::pair<std::string, const CLI::App*> commands[] = {
+      {"serve", cli.command("serve")},
+      {"chat", cli.command("chat")},
+      {"inspect", cli.command("inspect")},
+      {"bench", bench},
+      {"bench serve", bench->get_subcommand("serve")}};
+  for (const auto& [title, app] : commands) {
+    const std::string section = command_section(cli, title, app);
+    EXPECT_NE(docs.str().find(section), std::string::npos) << "docs/cli.md lacks this section:\n" << section;
+  }
+}
+
+TEST(Args, BecomeEngineOptions) {
+  Cli cli;
+  const char* argv[] = {"gapless",
+                        "serve",
+                        "m.gguf",
+                        "--threads",
+                        "3",
+                        "--page-size",
+                        "1",
+                        "--kv-mem",
+                        "64M",
+                        "--isa",
+                        "avx2",
+                        "--kv-cache-dtype",
+                        "bf16",
+                        "--chunked-prefill-size",
+                        "-1",
+                        "--no-mixed-chunk",
+                        "--disable-radix-cache",
+                        "--schedule-policy",
+                        "dfs-weight"};
+  cli.app.parse(int(std::size(argv)), argv);
+  const EngineOptions o = engine_options(cli.serve.engine).value();
+  EXPECT_EQ(o.model_path, "m.gguf");
+  EXPECT_EQ(o.threads, 3);
+  EXPECT_EQ(o.isa, "avx2");
+  EXPECT_EQ(o.kv_dtype, KvDtype::kBF16);
+  EXPECT_EQ(o.kv_mem_bytes, 64 << 20);
+  EXPECT_EQ(o.scheduler.page_size, 1);
+  EXPECT_EQ(o.scheduler.chunked_prefill_size, -1);
+  EXPECT_FALSE(o.scheduler.mixed_chunk);
+  EXPECT_FALSE(o.scheduler.radix_cache);
+  EXPECT_EQ(o.scheduler.policy, SchedulePolicy::kDfsWeight);
+}
+
+// The defaults of the flags are those of the engine: two tables of the same numbers would drift.
+TEST(Args, DefaultsAreTheEnginesOwn) {
+  const EngineOptions flags = engine_options(EngineArgs{}).value(), engine;
+  EXPECT_EQ(flags.threads, engine.threads);
+  EXPECT_EQ(flags.isa, engine.isa);
+  EXPECT_EQ(flags.kv_dtype, engine.kv_dtype);
+  EXPECT_EQ(flags.attention_backend, engine.attention_backend);
+  EXPECT_EQ(flags.scheduler.max_running_requests, engine.scheduler.max_running_requests);
+  EXPECT_EQ(flags.scheduler.max_queued_requests, engine.scheduler.max_queued_requests);
+  EXPECT_EQ(flags.scheduler.page_size, engine.scheduler.page_size);
+  EXPECT_EQ(flags.scheduler.chunked_prefill_size, engine.scheduler.chunked_prefill_size);
+  EXPECT_EQ(flags.scheduler.max_prefill_tokens, engine.scheduler.max_prefill_tokens);
+  EXPECT_EQ(flags.scheduler.mixed_chunk, engine.scheduler.mixed_chunk);
+  EXPECT_EQ(flags.scheduler.radix_cache, engine.scheduler.radix_cache);
+  EXPECT_EQ(flags.scheduler.policy, engine.scheduler.policy);
+  EXPECT_EQ(flags.scheduler.schedule_conservativeness, engine.scheduler.schedule_conservativeness);
+  EXPECT_EQ(flags.scheduler.max_consecutive_prefill, engine.scheduler.max_consecutive_prefill);
+}
+
+TEST(Args, TheKeyComesFromOnePlace) {
+  ServeArgs args;
+  EXPECT_EQ(resolve_api_key(args).value(), "");
+  args.api_key = "secret";
+  EXPECT_EQ(resolve_api_key(args).value(), "secret");
+  const std::string path = testing::TempDir() + "/key";
+  std::ofstream(path) << "from-file\r\nsecond line\n";
+  args.api_key_file = path;
+  EXPECT_FALSE(resolve_api_key(args).is_ok());
+  args.api_key.clear();
+  EXPECT_EQ(resolve_api_key(args).value(), "from-file");
+  args.api_key_file = "/nonexistent";
+  EXPECT_FALSE(resolve_api_key(args).is_ok());
+}
+
+}  // namespace
+}  // namespace gapless
