@@ -82,10 +82,11 @@ std::string Detokenizer::advance_text(OpenState& state, Choice& choice, const To
   const int64_t newly_visible = delta.visible_bytes - choice.shown;
   CHECK(newly_visible >= 0 && newly_visible <= int64_t(choice.held.size()),
         "visible {} after {} shown, {} held", delta.visible_bytes, choice.shown, choice.held.size());
-  std::string text = choice.utf8.feed(std::string_view(choice.held).substr(0, newly_visible));
+  std::string text;
+  choice.utf8.feed(std::string_view(choice.held).substr(0, newly_visible), text);
   choice.held.erase(0, newly_visible);
   choice.shown = delta.visible_bytes;
-  if (delta.finish) text += choice.utf8.finish();
+  if (delta.finish) choice.utf8.finish(text);
   return text;
 }
 

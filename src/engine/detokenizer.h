@@ -11,7 +11,7 @@
 #include "base/queue.h"
 #include "base/thread.h"
 #include "engine/engine_api.h"
-#include "engine/utf8_stream.h"
+#include "engine/incremental_text.h"
 #include "sampling/token_bytes.h"
 
 namespace gapless {
