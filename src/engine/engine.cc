@@ -1,0 +1,147 @@
+#include "engine/engine.h"
+
+#include <future>
+#include <random>
+
+#include "base/log.h"
+
+namespace gapless {
+namespace {
+
+// Texts waiting to be tokenized. The scheduler has its own limit; this one only bounds memory when texts
+// arrive faster than they can be tokenized.
+constexpr size_t kMaxQueuedTexts = 4096;
+
+uint64_t random_seed() {
+  thread_local std::mt19937_64 generator{(uint64_t(std::random_device{}()) << 32) | std::random_device{}()};
+  return generator();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
+  ASSIGN_OR_RETURN(LoadedModel parts, load_parts(options));
+  std::unique_ptr<Engine> engine(new Engine(std::move(parts), options.text_threads));
+  engine->start();
+  return engine;
+}
+
+Engine::Engine(LoadedModel parts, int32_t text_threads)
+    : parts_(std::move(parts)),
+      intake_(*parts_.tokenizer, parts_.chat_template.get(), parts_.sizing.scheduler),
+      text_pool_(text_threads, kMaxQueuedTexts) {}
+
+Engine::~Engine() {
+  stop();
+}
+
+void Engine::start() {
+  detokenizer_ =
+      std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), [this](RequestId id) { forget(id); });
+  scheduler_ = std::make_unique<Scheduler>(parts_.sizing.scheduler, *parts_.worker, *detokenizer_,
+                                           parts_.tokenizer->token_bytes(), inbox_, metrics_);
+  scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->event_loop_normal(); });
+}
+
+RequestId Engine::submit(GenerateRequest request, std::shared_ptr<ResponseSink> sink) {
+  const RequestId id = next_id_++;
+  {
+    std::lock_guard lock(stages_mutex_);
+    stages_[id] = Stage::kText;
+  }
+  if (const Status status = ready(); !status.is_ok()) {
+    detokenizer_->refuse(id, std::move(sink), status);
+    return id;
+  }
+  auto shared = std::make_shared<GenerateRequest>(std::move(request));
+  const bool taken = text_pool_.run([this, id, shared, sink] { admit(id, *shared, sink); });
+  if (!taken) {
+    detokenizer_->refuse(
+        id, std::move(sink),
+        Status(StatusCode::kResourceExhausted,
+               fmt::format("{} prompts are waiting to be tokenized: try again later", kMaxQueuedTexts)));
+  }
+  return id;
+}
+
+// Text pool. The detokenizer learns of the request before the scheduler does, so no token can come before
+// Accepted.
+void Engine::admit(RequestId id, const GenerateRequest& request, std::shared_ptr<ResponseSink> sink) {
+  Result<Intake::Admitted> admitted = intake_.admit(id, request, random_seed());
+  Status status = admitted.status();
+  if (status.is_ok()) {
+    std::lock_guard lock(stages_mutex_);
+    Stage& stage = stages_.at(id);
+    if (stage == Stage::kTextAborted) status = Status(StatusCode::kCancelled, "the request was aborted");
+    if (status.is_ok()) stage = Stage::kScheduled;
+  }
+  if (!status.is_ok()) {
+    detokenizer_->refuse(id, std::move(sink), std::move(status));
+    return;
+  }
+  detokenizer_->open({.id = id,
+                      .sink = std::move(sink),
+                      .n = request.n,
+                      .skip_special_tokens = request.skip_special_tokens,
+                      .accepted = std::move(admitted->accepted)});
+  inbox_.try_push(std::move(admitted->request));
+}
+
+void Engine::abort(RequestId id) {
+  std::lock_guard lock(stages_mutex_);
+  const auto it = stages_.find(id);
+  if (it == stages_.end()) return;
+  if (it->second == Stage::kScheduled) {
+    inbox_.try_push(AbortRequest{id});
+  } else {
+    it->second = Stage::kTextAborted;
+  }
+}
+
+void Engine::forget(RequestId id) {
+  std::lock_guard lock(stages_mutex_);
+  stages_.erase(id);
+}
+
+size_t Engine::open_requests() const {
+  std::lock_guard lock(stages_mutex_);
+  return stages_.size();
+}
+
+Result<std::vector<int32_t>> Engine::tokenize(const std::string& text, bool add_special,
+                                              bool parse_special) const {
+  return parts_.tokenizer->encode(text, {.add_special = add_special, .parse_special = parse_special});
+}
+
+Result<std::string> Engine::detokenize(const std::vector<int32_t>& ids, bool skip_special) const {
+  for (int32_t id : ids)
+    if (id < 0 || id >= parts_.tokenizer->vocab_size())
+      return Status::invalid("token id {} is outside the vocabulary of {}", id,
+                             parts_.tokenizer->vocab_size())
+          .with_param("tokens");
+  return parts_.tokenizer->decode(ids, skip_special);
+}
+
+int64_t Engine::flush_cache() {
+  auto done = std::make_shared<std::promise<int64_t>>();
+  std::future<int64_t> dropped = done->get_future();
+  if (!inbox_.try_push(FlushCache{[done](int64_t tokens) { done->set_value(tokens); }})) return -1;
+  return dropped.get();
+}
+
+void Engine::stop() {
+  if (stopped_.exchange(true)) return;
+  begin_drain();
+  text_pool_.close();
+  std::vector<RequestId> open;
+  {
+    std::lock_guard lock(stages_mutex_);
+    for (const auto& [id, stage] : stages_) open.push_back(id);
+  }
+  for (RequestId id : open) abort(id);
+  inbox_.close();
+  scheduler_thread_.join();
+  if (detokenizer_) detokenizer_->close();
+}
+
+}  // namespace gapless

@@ -1,0 +1,117 @@
+#include "engine/intake.h"
+
+#include <algorithm>
+
+namespace gapless {
+namespace {
+
+// Helper for std::visit with one lambda per alternative.
+template <class... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overload(F...) -> Overload<F...>;
+
+}  // namespace
+
+Intake::Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const SchedulerConfig& config)
+    : tokenizer_(tokenizer), chat_template_(chat_template), config_(config) {}
+
+Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& request,
+                                       uint64_t random_seed) const {
+  RETURN_IF_ERROR(check_sampling(request.sampling));
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, prompt_ids(request.prompt));
+  ASSIGN_OR_RETURN(const int32_t max_tokens, output_limit(int32_t(ids.size()), request.max_tokens));
+
+  auto out = std::make_unique<Request>();
+  out->id = id;
+  out->params = request.sampling;
+  out->params.max_tokens = max_tokens;
+  out->params.seed = request.seed.value_or(random_seed);
+  out->n = request.n;
+  out->stop = request.stop;
+  out->skip_special_tokens = request.skip_special_tokens;
+  out->prompt_logprob_begin = request.want_prompt_logprobs ? 0 : -1;
+  out->cache_namespace = request.cache_salt;
+  out->arrival = Clock::now();
+  Accepted accepted = describe(request, ids);
+  out->prompt_ids = std::move(ids);
+  RETURN_IF_ERROR(validate_request(*out, config_));
+  return Admitted{std::move(out), std::move(accepted)};
+}
+
+Result<std::vector<int32_t>> Intake::prompt_ids(const Prompt& prompt) const {
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> ids,
+      std::visit(Overload{[&](const TextPrompt& p) {
+                            return tokenizer_.encode(
+                                p.text, {.add_special = p.add_special, .parse_special = p.parse_special});
+                          },
+                          [&](const std::vector<int32_t>& p) { return Result<std::vector<int32_t>>(p); },
+                          [&](const ChatPrompt& p) { return chat_ids(p); }},
+                 prompt));
+  if (ids.empty())
+    return Status::invalid("the prompt is empty, and this model has no beginning-of-text token to start from")
+        .with_param("prompt");
+  RETURN_IF_ERROR(check_token_ids(ids, "prompt"));
+  return ids;
+}
+
+Result<std::vector<int32_t>> Intake::chat_ids(const ChatPrompt& chat) const {
+  if (!chat_template_) return no_chat_template();
+  ASSIGN_OR_RETURN(const MarkedText text,
+                   chat_template_->render({.messages = chat.messages,
+                                           .tools = chat.tools,
+                                           .template_kwargs = chat.template_kwargs,
+                                           .add_generation_prompt = chat.add_generation_prompt,
+                                           .continue_final_message = chat.continue_final_message}));
+  return tokenizer_.encode_chat(text);
+}
+
+Status Intake::check_token_ids(const std::vector<int32_t>& ids, const char* field) const {
+  for (int32_t id : ids)
+    if (id < 0 || id >= config_.vocab_size)
+      return Status::invalid("token id {} is outside the vocabulary of {} (0 .. {})", id, config_.vocab_size,
+                             config_.vocab_size - 1)
+          .with_param(field);
+  return {};
+}
+
+Status Intake::check_sampling(const SamplingParams& params) const {
+  RETURN_IF_ERROR(check_token_ids(params.stop_token_ids, "stop_token_ids"));
+  for (const auto& [id, bias] : params.logit_bias)
+    if (id < 0 || id >= config_.vocab_size)
+      return Status::invalid("logit_bias: token id {} is outside the vocabulary of {} (0 .. {})", id,
+                             config_.vocab_size, config_.vocab_size - 1)
+          .with_param("logit_bias");
+  return {};
+}
+
+Result<int32_t> Intake::output_limit(int32_t prompt_tokens, std::optional<int32_t> max_tokens) const {
+  const int32_t limit = int32_t(std::min<int64_t>(config_.context_length, config_.max_total_tokens));
+  const bool scoring = max_tokens == 0;  // the prompt only
+  if (prompt_tokens > limit || (prompt_tokens == limit && !scoring))
+    return Status::invalid(
+               "the prompt has {} tokens, and this server's limit for prompt and answer together is {}{}",
+               prompt_tokens, limit,
+               limit < config_.context_length
+                   ? fmt::format(" (the KV pool; the model's context is {})", config_.context_length)
+                   : "")
+        .with_param("prompt")
+        .with_error_code("context_length_exceeded");
+  return std::min(max_tokens.value_or(limit), limit - prompt_tokens);
+}
+
+Accepted Intake::describe(const GenerateRequest& request, const std::vector<int32_t>& ids) const {
+  Accepted accepted;
+  accepted.prompt_ids = ids;
+  if (request.want_prompt_text) accepted.prompt_text = tokenizer_.decode(ids, request.skip_special_tokens);
+  if (request.want_prompt_text || request.want_prompt_logprobs)
+    for (int32_t id : ids)
+      accepted.prompt_tokens.push_back(
+          {.id = id, .bytes = std::string(tokenizer_.token_bytes().of(id)), .logprob = 0, .top = {}});
+  return accepted;
+}
+
+}  // namespace gapless

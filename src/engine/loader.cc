@@ -1,0 +1,138 @@
+#include "engine/loader.h"
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+
+#include "device/registry.h"
+#include "model/gguf.h"
+#include "model/registry.h"
+
+namespace gapless {
+namespace {
+
+// `fallback` when the key is missing, an error when it is there with another type.
+Result<std::optional<int32_t>> optional_id(const GgufMetadata& m, std::string_view key) {
+  if (!m.has(key)) return std::optional<int32_t>();
+  ASSIGN_OR_RETURN(const uint32_t id, m.get_u32(key));
+  return std::optional<int32_t>(int32_t(id));
+}
+Result<std::optional<bool>> optional_bool(const GgufMetadata& m, std::string_view key) {
+  if (!m.has(key)) return std::optional<bool>();
+  ASSIGN_OR_RETURN(const bool value, m.get_bool(key));
+  return std::optional<bool>(value);
+}
+
+Result<OpTable> choose_ops(const EngineOptions& options, Isa isa) {
+  OpTable table = *op_table(isa);
+  if (options.attention_backend == "reference") {
+    table.attention = op_table(Isa::kReference)->attention;
+  } else if (options.attention_backend != "cpu") {
+    return Status::invalid("--attention-backend '{}': known are cpu, reference", options.attention_backend);
+  }
+  return table;
+}
+
+// The template asked for, else the file's own, else none; `source` says which, or why there is none and what
+// to do.
+Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& options,
+                                                           const GgufMetadata& metadata,
+                                                           const Tokenizer& tokenizer, std::string& source) {
+  std::string text;
+  if (!options.chat_template.empty()) {
+    ASSIGN_OR_RETURN(text, load_chat_template(options.chat_template));
+    source = options.chat_template;
+  } else if (metadata.has("tokenizer.chat_template")) {
+    ASSIGN_OR_RETURN(const std::string_view own, metadata.get_string("tokenizer.chat_template"));
+    text = own;
+    source = "from the file";
+  } else {
+    source = "the file has no chat template; give one with --chat-template NAME or PATH";
+    return std::unique_ptr<ChatTemplate>();
+  }
+  ASSIGN_OR_RETURN(ChatTemplate compiled, ChatTemplate::compile(text, tokenizer));
+  return std::make_unique<ChatTemplate>(std::move(compiled));
+}
+
+ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
+                    const LoadedModel& parts) {
+  const std::filesystem::path path(options.model_path);
+  return {.id = options.served_model_name.empty() ? path.stem().string() : options.served_model_name,
+          .path = options.model_path,
+          .architecture = config.architecture,
+          .name = config.name,
+          .quantisation = config.quantisation,
+          .n_params = config.n_params,
+          .file_bytes = int64_t(file.file_bytes()),
+          .created = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count(),
+          .vocab_size = config.vocab_size,
+          .context_length = parts.sizing.scheduler.context_length,
+          .has_chat_template = parts.chat_template != nullptr};
+}
+
+}  // namespace
+
+Result<Tokenizer> load_tokenizer(const GgufMetadata& m) {
+  const std::string prefix = "tokenizer.ggml.";
+  TokenizerData data;
+  ASSIGN_OR_RETURN(data.model, m.get_string(prefix + "model"));
+  ASSIGN_OR_RETURN(data.pre, m.get_string(prefix + "pre", ""));
+  ASSIGN_OR_RETURN(data.tokens, m.get_strings(prefix + "tokens"));
+  if (m.has(prefix + "token_type")) {
+    ASSIGN_OR_RETURN(data.types, m.get_i32s(prefix + "token_type"));
+  }
+  if (m.has(prefix + "scores")) {
+    ASSIGN_OR_RETURN(data.scores, m.get_f32s(prefix + "scores"));
+  }
+  if (m.has(prefix + "merges")) {
+    ASSIGN_OR_RETURN(data.merges, m.get_strings(prefix + "merges"));
+  }
+  ASSIGN_OR_RETURN(data.bos_id, optional_id(m, prefix + "bos_token_id"));
+  ASSIGN_OR_RETURN(data.eos_id, optional_id(m, prefix + "eos_token_id"));
+  ASSIGN_OR_RETURN(data.eot_id, optional_id(m, prefix + "eot_token_id"));
+  ASSIGN_OR_RETURN(data.eom_id, optional_id(m, prefix + "eom_token_id"));
+  ASSIGN_OR_RETURN(data.unk_id, optional_id(m, prefix + "unknown_token_id"));
+  ASSIGN_OR_RETURN(data.add_bos, optional_bool(m, prefix + "add_bos_token"));
+  ASSIGN_OR_RETURN(data.add_eos, optional_bool(m, prefix + "add_eos_token"));
+  ASSIGN_OR_RETURN(data.add_space_prefix, optional_bool(m, prefix + "add_space_prefix"));
+  Result<Tokenizer> tokenizer = Tokenizer::create(data);
+  if (!tokenizer.is_ok()) return Status::invalid("{}: {}", m.file_name(), tokenizer.status().message());
+  return tokenizer;
+}
+
+Result<LoadedModel> load_parts(const EngineOptions& options) {
+  LoadedModel parts;
+  parts.memory = cgroup_memory_limit({});
+  parts.threads =
+      options.threads > 0 ? ThreadChoice{options.threads, "--threads"} : default_threads(SystemPaths{});
+  ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
+  ASSIGN_OR_RETURN(OpTable table, choose_ops(options, isa));
+  parts.table = std::make_unique<OpTable>(table);
+  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model_path));
+  ASSIGN_OR_RETURN(parts.device, make_device(options.device, {.threads = parts.threads.threads}));
+
+  // The tokenizer of a large vocabulary takes as long as the weights: side by side.
+  auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(file.metadata()); });
+  ASSIGN_OR_RETURN(parts.model, load_model(file, *parts.device, {.threads = parts.threads.threads}));
+  Result<Tokenizer> loaded_tokenizer = tokenizer.get();
+  RETURN_IF_ERROR(loaded_tokenizer.status());
+  parts.tokenizer = std::make_unique<Tokenizer>(std::move(loaded_tokenizer).value());
+  const ModelConfig& config = parts.model->config();
+  if (parts.tokenizer->vocab_size() > config.vocab_size)
+    return Status::invalid("{}: the tokenizer has {} tokens, the weights {}", file.name(),
+                           parts.tokenizer->vocab_size(), config.vocab_size);
+  ASSIGN_OR_RETURN(parts.chat_template, choose_chat_template(options, file.metadata(), *parts.tokenizer,
+                                                             parts.chat_template_source));
+
+  ASSIGN_OR_RETURN(parts.sizing,
+                   resolve_sizing(options, config, parts.tokenizer->eos_ids(), int64_t(parts.memory.bytes)));
+  ASSIGN_OR_RETURN(auto runner,
+                   ModelRunner::create(*parts.device, *parts.model, *parts.table, parts.sizing.runner));
+  parts.worker = std::make_unique<ModelWorker>(std::move(runner));
+  parts.facts = facts_of(options, file, config, parts);
+  return parts;
+}
+
+}  // namespace gapless
