@@ -3,17 +3,22 @@
 
 presets=(release dev asan tsan)
 
-# build_targets PRESET TARGET...: configures once (Ninja reconfigures by itself when a CMake file changes), then builds.
-build_targets() {
+# Once for each preset: Ninja reconfigures by itself when a CMake file changes.
+configure() {
   local preset=$1 known=no name
-  shift
   for name in "${presets[@]}"; do [ "$name" != "$preset" ] || known=yes; done
   [ $known = yes ] || die 2 "unknown preset '$preset': ${presets[*]}"
   ensure_build_tools
-  if [ ! -f "build/$preset/build.ninja" ]; then
-    say "configuring build/$preset"
-    cmake --preset "$preset" --log-level=WARNING >&2 || die 1 "CMake could not configure build/$preset"
-  fi
+  [ ! -f "build/$preset/build.ninja" ] || return 0
+  say "configuring build/$preset"
+  cmake --preset "$preset" --log-level=WARNING >&2 || die 1 "CMake could not configure build/$preset"
+}
+
+# build_targets PRESET TARGET...
+build_targets() {
+  local preset=$1
+  shift
+  configure "$preset"
   say "building $preset: $*"
   NINJA_STATUS="[$preset %f/%t %es] " ninja -C "build/$preset" -j "$(jobs_for_machine)" "$@" >&2 ||
     die 1 "the build of $preset failed"

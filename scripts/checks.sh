@@ -8,50 +8,49 @@ clang_tool() {
   if have "$1-14"; then echo "$1-14"; elif have "$1"; then echo "$1"; else die 1 "$1 14 is missing"; fi
 }
 
+# Files that the formatter would change.
+unformatted_cpp() {
+  local tool
+  tool=$(clang_tool clang-format)
+  # shellcheck disable=SC2016  # the inner shell expands it
+  cpp_files | xargs -P "$(nproc)" -n 16 sh -c 'tool=$0; for file in "$@"; do "$tool" "$file" | cmp -s - "$file" || echo "$file"; done' "$tool"
+}
+
 cmd_fmt() {
-  local mode=(-i)
+  have clang-format-14 || ensure_packages clang-format
   case ${1:-} in
-    --check) mode=(--dry-run --Werror) ;;
-    '') ;;
+    '')
+      cpp_files | xargs "$(clang_tool clang-format)" -i
+      if have rustfmt; then rustfmt --edition 2021 rust/src/*.rs; fi
+      ;;
+    --check)
+      local files
+      files=$(unformatted_cpp)
+      [ -z "$files" ] || die 1 "not formatted (./dev fmt does it):"$'\n'"$files"
+      if have rustfmt; then rustfmt --edition 2021 --check rust/src/*.rs; fi
+      ;;
     *) die 2 "usage: ./dev fmt [--check]" ;;
   esac
-  have clang-format-14 || ensure_packages clang-format
-  cpp_files | xargs "$(clang_tool clang-format)" "${mode[@]}"
-  if have rustfmt; then
-    if [ "${mode[0]}" = -i ]; then rustfmt --edition 2021 rust/src/*.rs; else rustfmt --edition 2021 --check rust/src/*.rs; fi
-  fi
 }
 
-# C++ files that differ from the last commit on the main line, or that the last commit touched.
-changed_cpp_files() {
-  if ! git rev-parse --quiet --verify HEAD >/dev/null 2>&1; then
-    cpp_files
-    return
-  fi
-  { git diff --name-only HEAD; git diff --name-only HEAD~1 HEAD 2>/dev/null || true; git ls-files --others --exclude-standard; } |
-    sort -u | grep -E '^src/.*\.cc$' | while read -r file; do if [ -f "$file" ]; then echo "$file"; fi; done || true
-}
-
+# All C++ sources; the cache makes a second run look only at what changed.
 lint_cpp() {
-  local files
-  if [ "$1" = all ]; then files=$(cpp_files | grep '\.cc$'); else files=$(changed_cpp_files); fi
-  [ -n "$files" ] || { say "clang-tidy: no changed file"; return 0; }
   have clang-tidy-14 || ensure_packages clang-tidy
-  ensure_build_tools
-  [ -f build/release/compile_commands.json ] || cmake --preset release >&2
-  say "clang-tidy: $(wc -l <<<"$files") files"
-  python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" --build build/release --cache "$cache/tidy" \
-    --jobs "$(jobs_for_machine)" $files
+  configure release
+  say "clang-tidy"
+  find src tests -name '*.cc' -print0 | sort -z | xargs -0 -n 10000 python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" \
+    --build build/release --cache "$cache/tidy" --jobs "$(jobs_for_machine)"
 }
 
 lint_python() { find scripts tests -name '*.py' -print0 | xargs -0 python3 -m py_compile; }
 
 lint_shell() {
   have shellcheck || ensure_packages shellcheck
-  shellcheck -x dev scripts/*.sh .ci/run
+  shellcheck -x dev .ci/run scripts/arm64.sh scripts/bare_machine.sh  # -x reads what dev sources
 }
 
 lint_rust() {
+  ensure_rust
   if ! cargo clippy --version >/dev/null 2>&1; then
     say "cargo clippy is not installed: skipped"
     return 0
@@ -60,16 +59,10 @@ lint_rust() {
 }
 
 cmd_lint() {
-  local scope=changed
-  case ${1:-} in
-    --all) scope=all ;;
-    '') ;;
-    *) die 2 "usage: ./dev lint [--all]" ;;
-  esac
+  [ $# -eq 0 ] || die 2 "usage: ./dev lint"
   lint_python
   lint_shell
-  lint_cpp $scope
-  ensure_rust
+  lint_cpp
   lint_rust
   say "lint: nothing to say"
 }

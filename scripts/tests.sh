@@ -1,7 +1,169 @@
-# The test suite. Sourced by ./dev.
+# The test suite: stages that run one after another, each whether or not an earlier one failed. Sourced by ./dev.
 # shellcheck shell=bash
 
-cmd_test() {
+quick_stages=(static fmt lint unit api asan tsan)
+full_stages=(unit_full api_full asan_full arm64 bare_machine)
+
+results=build/test-results
+
+# The tests that the sanitizers run in the quick tier: those whose code shares memory between threads, and those that read bytes of strangers.
+asan_tests=(base_test device_test kernels_test model_test cache_test sampling_test worker_test scheduler_test engine_test server_test)
+tsan_tests=(base_test device_test worker_test scheduler_test engine_test server_test)
+
+python_tests() {
+  local name=$1
+  shift
+  ensure_test_python
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider --junitxml="$results/$name.xml" "$@"
+}
+
+# ctest of a preset; each GoogleTest program leaves its counts in $results.
+run_ctest() {
+  local preset=$1
+  shift
+  GTEST_OUTPUT="xml:$PWD/$results/$preset/" GTEST_BRIEF=1 \
+    ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
+}
+
+# What the tests on real models are told: where the program and the models are.
+export_models() {
+  export GAPLESS_BINARY=$PWD/build/release/gapless
+  GAPLESS_SMOLLM2=$(cmd_model smollm2)
+  GAPLESS_GEMMA3=$(cmd_model gemma3)
+  export GAPLESS_SMOLLM2 GAPLESS_GEMMA3
+}
+
+any_of() {
+  local IFS='|'
+  echo "^($*)\$"
+}
+
+stage_static() { python_tests static tests/layers_test.py tests/hygiene_test.py; }
+stage_fmt() { cmd_fmt --check; }
+stage_lint() { cmd_lint; }
+
+stage_unit() {
   build_targets release all
-  ctest --test-dir build/release --output-on-failure -L quick
+  export_models
+  run_ctest release -L quick
+}
+
+stage_api() {
+  build_targets release gapless
+  export_models
+  python_tests api tests/api -m 'not full'
+}
+
+sanitized() {
+  local preset=$1
+  shift
+  build_targets "$preset" "$@"
+  run_ctest "$preset" -R "$(any_of "$@")"
+}
+
+stage_asan() { sanitized asan "${asan_tests[@]}"; }
+stage_tsan() { sanitized tsan "${tsan_tests[@]}"; }
+
+stage_unit_full() {
+  build_targets release all
+  export GAPLESS_FULL=1
+  export_models
+  run_ctest release -L 'quick|full'
+}
+
+stage_api_full() {
+  build_targets release gapless
+  export GAPLESS_FULL=1
+  export_models
+  python_tests api_full tests/api
+}
+
+stage_asan_full() {
+  build_targets asan all
+  export GAPLESS_FULL=1
+  export_models
+  run_ctest asan -L 'quick|full'
+}
+
+stage_arm64() { scripts/arm64.sh; }
+stage_bare_machine() { scripts/bare_machine.sh; }
+
+# Runs a stage in its own shell, so that a failure inside it ends the stage and not the suite.
+run_stage() {
+  local name=$1 begin=$SECONDS status
+  say "test stage: $name"
+  set +e
+  (
+    set -e
+    "stage_$name"
+  )
+  status=$?
+  set -e
+  if [ $status -eq 0 ]; then
+    stage_lines+=("ok      $name  $((SECONDS - begin)) s")
+  else
+    stage_lines+=("FAILED  $name  $((SECONDS - begin)) s (exit $status)")
+    failed_stages=$((failed_stages + 1))
+  fi
+}
+
+# Tests by name, in whichever program they are.
+stage_named() {
+  build_targets release all
+  export_models
+  local found=no
+  if ctest --test-dir build/release -N -R "$filter" | grep -q 'Test *#'; then
+    run_ctest release -R "$filter"
+    found=yes
+  fi
+  if [ -d tests/api ] && grep -rqE "$filter" tests/api; then
+    python_tests named tests/api -k "$filter"
+    found=yes
+  fi
+  [ $found = yes ] || die 2 "no stage and no test is called '$filter' (./dev test --list)"
+}
+
+list_tests() {
+  echo "stages:      ${quick_stages[*]}"
+  echo "with --full: ${full_stages[*]}"
+  if [ -f build/release/build.ninja ]; then ctest --test-dir build/release -N | sed -n 's/^ *Test *#[0-9]*: /test program: /p'; fi
+}
+
+is_stage() {
+  local stage
+  for stage in "${quick_stages[@]}" "${full_stages[@]}"; do [ "$stage" != "$1" ] || return 0; done
+  return 1
+}
+
+cmd_test() {
+  local stages=("${quick_stages[@]}") chosen=()
+  filter=
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --full) stages=("${quick_stages[@]}" "${full_stages[@]}") ;;
+      --list)
+        list_tests
+        return
+        ;;
+      -*) die 2 "usage: ./dev test [--full] [--list] [STAGE...|FILTER]" ;;
+      *) if is_stage "$1"; then chosen+=("$1"); else filter=$1; fi ;;
+    esac
+    shift
+  done
+  [ ${#chosen[@]} -eq 0 ] || stages=("${chosen[@]}")
+  [ -z "$filter" ] || stages=(named)
+  run_stages "${stages[@]}"
+}
+
+run_stages() {
+  stage_lines=()
+  failed_stages=0
+  rm -rf "$results"
+  mkdir -p "$results"
+  local begin=$SECONDS stage
+  ensure_packages "${build_packages[@]}" "${check_packages[@]}"
+  for stage in "$@"; do run_stage "$stage"; done
+  echo
+  printf '%s\n' "${stage_lines[@]}" "total: $((SECONDS - begin)) s"
+  python3 scripts/test_summary.py "$results" --stages $# --failed-stages "$failed_stages"
 }
