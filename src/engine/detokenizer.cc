@@ -10,6 +10,12 @@ void Detokenizer::close() {
   thread_.join();
 }
 
+void Detokenizer::refuse(RequestId id, std::shared_ptr<ResponseSink> sink, Status status) {
+  Message message = Refusal{id, std::move(sink), std::move(status)};
+  if (!queue_.try_push(std::move(message)))
+    handle(std::get<Refusal>(std::move(message)));  // closed: nobody else will answer
+}
+
 void Detokenizer::loop() {
   while (auto message = queue_.pop())
     std::visit([this](auto&& m) { handle(std::move(m)); }, std::move(*message));

@@ -35,9 +35,7 @@ class Detokenizer : public TokenSink {
   // Any thread; never blocks. open() comes before the scheduler can know the request; refuse() is for one
   // that it never will.
   void open(OpenRequest request) { queue_.try_push(std::move(request)); }
-  void refuse(RequestId id, std::shared_ptr<ResponseSink> sink, Status status) {
-    queue_.try_push(Refusal{id, std::move(sink), std::move(status)});
-  }
+  void refuse(RequestId id, std::shared_ptr<ResponseSink> sink, Status status);
   void on_tokens(std::vector<TokenDelta> deltas) override { queue_.try_push(std::move(deltas)); }
   // Delivers what is queued, then joins. Requests still open get Failed(kUnavailable). Idempotent.
   void close();

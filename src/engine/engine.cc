@@ -38,9 +38,28 @@ Engine::~Engine() {
 void Engine::start() {
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), [this](RequestId id) { forget(id); });
-  scheduler_ = std::make_unique<Scheduler>(parts_.sizing.scheduler, *parts_.worker, *detokenizer_,
-                                           parts_.tokenizer->token_bytes(), inbox_, metrics_);
+  scheduler_ = std::make_unique<Scheduler>(
+      parts_.sizing.scheduler,
+      Scheduler::Deps{.worker = *parts_.worker,
+                      .sink = *detokenizer_,
+                      .inbox = inbox_,
+                      .token_bytes = {parts_.tokenizer, &parts_.tokenizer->token_bytes()},
+                      .metrics = metrics_});
   scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->event_loop_normal(); });
+}
+
+Status Engine::ready() const {
+  if (draining_) return Status(StatusCode::kUnavailable, "the server is shutting down");
+  return watchdog_.check(scheduler_->stats());
+}
+
+LoadStats Engine::load() const {
+  const SchedulerStats s = scheduler_->stats();
+  return {.running = int32_t(s.running),
+          .queued = int32_t(s.queued),
+          .kv_tokens_total = s.kv_total_tokens,
+          .kv_tokens_used = s.kv_used_tokens,
+          .kv_tokens_cached = s.kv_cached_tokens};
 }
 
 RequestId Engine::submit(GenerateRequest request, std::shared_ptr<ResponseSink> sink) {

@@ -15,6 +15,7 @@
 #include "engine/intake.h"
 #include "engine/loader.h"
 #include "engine/text_pool.h"
+#include "engine/watchdog.h"
 #include "scheduler/scheduler.h"
 
 namespace gapless {
@@ -65,6 +66,7 @@ class Engine : public EngineApi {
   Queue<SchedulerMessage> inbox_;
   std::unique_ptr<Detokenizer> detokenizer_;
   std::unique_ptr<Scheduler> scheduler_;
+  mutable Watchdog watchdog_;
   TextPool text_pool_;
   std::atomic<RequestId> next_id_{1};
   std::atomic<bool> draining_{false}, stopped_{false};

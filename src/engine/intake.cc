@@ -37,7 +37,7 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   out->arrival = Clock::now();
   Accepted accepted = describe(request, ids);
   out->prompt_ids = std::move(ids);
-  RETURN_IF_ERROR(validate_request(*out, config_));
+  RETURN_IF_ERROR(validate(config_, *out));
   return Admitted{std::move(out), std::move(accepted)};
 }
 
@@ -89,18 +89,16 @@ Status Intake::check_sampling(const SamplingParams& params) const {
 }
 
 Result<int32_t> Intake::output_limit(int32_t prompt_tokens, std::optional<int32_t> max_tokens) const {
-  const int32_t limit = int32_t(std::min<int64_t>(config_.context_length, config_.max_total_tokens));
+  const int32_t limit = max_output_tokens(config_, prompt_tokens);
   const bool scoring = max_tokens == 0;  // the prompt only
-  if (prompt_tokens > limit || (prompt_tokens == limit && !scoring))
+  if (limit < 0 || (limit == 0 && !scoring))
     return Status::invalid(
-               "the prompt has {} tokens, and this server's limit for prompt and answer together is {}{}",
-               prompt_tokens, limit,
-               limit < config_.context_length
-                   ? fmt::format(" (the KV pool; the model's context is {})", config_.context_length)
-                   : "")
+               "the prompt has {} tokens, and prompt and answer together can have {} here (context length "
+               "{}, KV pool {})",
+               prompt_tokens, prompt_tokens + limit, config_.context_length, config_.max_total_tokens)
         .with_param("prompt")
         .with_error_code("context_length_exceeded");
-  return std::min(max_tokens.value_or(limit), limit - prompt_tokens);
+  return std::min(max_tokens.value_or(limit), limit);
 }
 
 Accepted Intake::describe(const GenerateRequest& request, const std::vector<int32_t>& ids) const {

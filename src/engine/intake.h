@@ -8,7 +8,7 @@
 #include "engine/chat_template.h"
 #include "engine/engine_api.h"
 #include "engine/tokenizer.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/validate.h"
 
 namespace gapless {
 

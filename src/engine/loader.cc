@@ -118,7 +118,7 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   ASSIGN_OR_RETURN(parts.model, load_model(file, *parts.device, {.threads = parts.threads.threads}));
   Result<Tokenizer> loaded_tokenizer = tokenizer.get();
   RETURN_IF_ERROR(loaded_tokenizer.status());
-  parts.tokenizer = std::make_unique<Tokenizer>(std::move(loaded_tokenizer).value());
+  parts.tokenizer = std::make_shared<const Tokenizer>(std::move(loaded_tokenizer).value());
   const ModelConfig& config = parts.model->config();
   if (parts.tokenizer->vocab_size() > config.vocab_size)
     return Status::invalid("{}: the tokenizer has {} tokens, the weights {}", file.name(),

@@ -27,7 +27,7 @@ struct LoadedModel {
   std::unique_ptr<Device> device;
   std::unique_ptr<OpTable> table;  // the chosen instruction set's, with the chosen attention
   std::unique_ptr<Model> model;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: none
   std::unique_ptr<ModelWorkerClient> worker;    // last: it uses the parts above
 };

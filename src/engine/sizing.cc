@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "scheduler/validate.h"
+
 namespace gapless {
 namespace {
 
@@ -13,18 +15,9 @@ Status check_flags(const EngineOptions& o, const ModelConfig& model) {
     return Status::invalid("--page-size {}: must be 1 .. 256", s.page_size);
   if (s.max_running_requests < 1 || s.max_running_requests > 4096)
     return Status::invalid("--max-running-requests {}: must be 1 .. 4096", s.max_running_requests);
-  if (s.max_queued_requests < 1)
-    return Status::invalid("--max-queued-requests {}: must be at least 1", s.max_queued_requests);
-  if (s.chunked_prefill_size == 0 || s.chunked_prefill_size < -1)
-    return Status::invalid("--chunked-prefill-size {}: must be -1 (prompts are never cut) or at least 1",
-                           s.chunked_prefill_size);
-  if (s.max_prefill_tokens < 1)
-    return Status::invalid("--max-prefill-tokens {}: must be at least 1", s.max_prefill_tokens);
-  if (s.schedule_conservativeness < 0)
-    return Status::invalid("--schedule-conservativeness {}: must not be negative",
-                           s.schedule_conservativeness);
-  if (s.max_consecutive_prefill < 1)
-    return Status::invalid("--max-consecutive-prefill {}: must be at least 1", s.max_consecutive_prefill);
+  if (s.max_total_tokens < 0 || s.max_total_tokens > (int64_t(1) << 30))
+    return Status::invalid("--max-total-tokens {}: must be 0 (from --kv-mem) .. {}", s.max_total_tokens,
+                           int64_t(1) << 30);
   if (o.context_length < 0 || o.context_length > model.context_length)
     return Status::invalid("--context-length {}: the model was made for at most {} tokens", o.context_length,
                            model.context_length);
@@ -52,30 +45,14 @@ Result<Sizing> resolve_sizing(const EngineOptions& options, const ModelConfig& m
       return Status::invalid(
           "--kv-mem: {} bytes hold no page of {} tokens ({} bytes a token); give at least {} MiB", bytes,
           s.page_size, token_bytes, s.page_size * token_bytes / kMiB + 1);
-  } else if (s.max_total_tokens < s.page_size || s.max_total_tokens > (int64_t(1) << 30)) {
-    return Status::invalid("--max-total-tokens {}: must be {} (one page) .. {}", s.max_total_tokens,
-                           s.page_size, int64_t(1) << 30);
-  } else if (s.max_total_tokens % s.page_size != 0) {
-    s.max_total_tokens = s.max_total_tokens / s.page_size * s.page_size;
-    out.notes.push_back(fmt::format("--max-total-tokens lowered to {}, a multiple of --page-size {}",
-                                    s.max_total_tokens, s.page_size));
   }
+  ASSIGN_OR_RETURN(s, check_scheduler_config(s, out.notes));
   out.kv_bytes = s.max_total_tokens * token_bytes;
   if (out.kv_bytes > memory_limit)
     return Status::invalid(
         "the KV pool needs {} MiB ({} tokens), {} MiB of memory are allowed: lower --kv-mem or "
         "--max-total-tokens",
         out.kv_bytes / kMiB, s.max_total_tokens, memory_limit / kMiB);
-  if (s.max_total_tokens < s.context_length)
-    out.notes.push_back(
-        fmt::format("one request can use at most {} tokens: the KV pool is smaller than the context of {} "
-                    "(--kv-mem, --max-total-tokens)",
-                    s.max_total_tokens, s.context_length));
-  if (s.chunked_prefill_size > s.max_prefill_tokens) {
-    out.notes.push_back(fmt::format("--chunked-prefill-size lowered from {} to --max-prefill-tokens {}",
-                                    s.chunked_prefill_size, s.max_prefill_tokens));
-    s.chunked_prefill_size = s.max_prefill_tokens;
-  }
 
   // A whole prompt may exceed max_prefill_tokens when it is the first of its step; decode rows come on top.
   const int32_t prefill_rows =

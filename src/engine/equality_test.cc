@@ -1,0 +1,203 @@
+// The product's promise, on tiny random models: one request's tokens, logprobs and text are the same bits
+// alone or in a crowd, cold or cached, in chunks of any size or whole, mixed with decode rows or not, with
+// any page size, with a pool that has room or retracts all the time, and with any number of threads.
+//
+// Workloads are random; the seed is printed. GAPLESS_EQUALITY_SEED and GAPLESS_EQUALITY_WORKLOADS choose
+// others.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "engine/engine.h"
+#include "engine/testing/collect.h"
+#include "model/testing/tiny_model.h"
+
+namespace gapless {
+namespace {
+
+using testing::Outcome;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int32_t range(int32_t low, int32_t high) { return low + int32_t(engine_() % uint64_t(high - low + 1)); }
+  bool chance(int32_t percent) { return range(1, 100) <= percent; }
+  template <class T>
+  T one_of(std::initializer_list<T> values) {
+    return values.begin()[range(0, int32_t(values.size()) - 1)];
+  }
+  uint64_t bits() { return engine_(); }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+constexpr int32_t kVocab = 512, kFirstTextId = 6;  // below: control tokens of both tiny vocabularies
+
+std::vector<int32_t> random_ids(Random& random, int32_t n) {
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  for (int32_t& id : ids) id = random.range(kFirstTextId, kVocab - 1);
+  return ids;
+}
+
+// Half of them sample with a seed; penalties, bias, stops, logprobs and several choices come in any
+// combination.
+GenerateRequest random_request(Random& random, const std::vector<std::vector<int32_t>>& prefixes,
+                               int32_t max_prompt) {
+  GenerateRequest r;
+  std::vector<int32_t> ids;
+  if (random.chance(60)) ids = prefixes[size_t(random.range(0, int32_t(prefixes.size()) - 1))];
+  ids.resize(std::min<size_t>(ids.size(), size_t(max_prompt) - 1));
+  const std::vector<int32_t> own = random_ids(random, random.range(1, max_prompt - int32_t(ids.size())));
+  ids.insert(ids.end(), own.begin(), own.end());
+  r.prompt = std::move(ids);
+  r.max_tokens = random.range(1, 24);
+  SamplingParams& s = r.sampling;
+  s.temperature = 0;
+  if (random.chance(50)) {
+    s.temperature = random.one_of({0.3f, 0.8f, 1.0f, 1.7f});
+    r.seed = random.bits() % 1000;
+    if (random.chance(30)) s.top_k = random.range(1, 40);
+    if (random.chance(30)) s.top_p = random.one_of({0.3f, 0.8f, 0.95f});
+    if (random.chance(20)) s.min_p = random.one_of({0.02f, 0.2f});
+  }
+  if (random.chance(25)) s.repetition_penalty = random.one_of({0.7f, 1.3f});
+  if (random.chance(25)) s.frequency_penalty = random.one_of({-0.5f, 1.0f});
+  if (random.chance(25)) s.presence_penalty = random.one_of({-0.5f, 1.0f});
+  if (random.chance(25))
+    s.logit_bias = {{random.range(0, 255), 4.0f}, {random.range(256, kVocab - 1), -100.0f}};
+  if (random.chance(20)) s.min_tokens = random.range(1, *r.max_tokens);
+  if (random.chance(20)) s.stop_token_ids = random_ids(random, 30);
+  if (random.chance(30)) s.ignore_eos = true;
+  if (random.chance(40)) s.top_logprobs = random.range(0, 5);
+  if (random.chance(20)) r.stop = {"e", "th", "\n"};
+  if (random.chance(15)) r.n = random.range(2, 3);
+  if (random.chance(15)) {
+    r.want_prompt_logprobs = true;
+    s.top_logprobs = random.range(0, 3);
+  }
+  return r;
+}
+
+int32_t need_of(const GenerateRequest& r) {
+  return int32_t(std::get<std::vector<int32_t>>(r.prompt).size()) + *r.max_tokens;
+}
+
+struct Workload {
+  std::vector<GenerateRequest> requests;
+  EngineOptions options;
+  std::string description;
+};
+
+Workload random_workload(Random& random, const std::string& model_path) {
+  Workload w;
+  std::vector<std::vector<int32_t>> prefixes;
+  for (int32_t i = 0; i < 3; i++) prefixes.push_back(random_ids(random, random.range(10, 200)));
+  const int32_t max_prompt = random.one_of({8, 60, 300});
+  int32_t largest = 0;
+  for (int32_t i = 0; i < 32; i++) {
+    w.requests.push_back(random_request(random, prefixes, max_prompt));
+    largest = std::max(largest, need_of(w.requests.back()));
+  }
+  w.options.model_path = model_path;
+  w.options.threads = random.one_of({1, 2, 3});
+  SchedulerConfig& s = w.options.scheduler;
+  s.page_size = random.one_of({1, 4, 16});
+  s.chunked_prefill_size = random.one_of({16, 64, 512, -1});
+  s.mixed_chunk = random.chance(60);
+  s.radix_cache = random.chance(75);
+  s.max_running_requests = random.one_of({3, 16, 64});
+  s.policy = random.one_of({SchedulePolicy::kLpm, SchedulePolicy::kFcfs, SchedulePolicy::kLof,
+                            SchedulePolicy::kRandom, SchedulePolicy::kDfsWeight});
+  const bool tight = random.chance(50);  // so small that it retracts
+  const int32_t pool = tight ? largest * random.range(12, 30) / 10 : 40000;
+  s.max_total_tokens = (pool / s.page_size + 2) * s.page_size;
+  w.description =
+      fmt::format("threads {} page {} chunk {} mixed {} radix {} running {} policy {} pool {} prompts to {}",
+                  w.options.threads, s.page_size, s.chunked_prefill_size, s.mixed_chunk, s.radix_cache,
+                  s.max_running_requests, int(s.policy), s.max_total_tokens, max_prompt);
+  return w;
+}
+
+// Alone, one after the other, nothing shared or cached, one thread.
+EngineOptions alone_options(const std::string& model_path) {
+  EngineOptions o;
+  o.model_path = model_path;
+  o.threads = 1;
+  o.scheduler.radix_cache = false;
+  o.scheduler.max_total_tokens = 40000;
+  return o;
+}
+
+void expect_equal(const Outcome& got, const Outcome& want, const std::string& where) {
+  ASSERT_TRUE(got.status.is_ok()) << where << ": " << got.status.message();
+  ASSERT_TRUE(want.status.is_ok()) << where << ": " << want.status.message();
+  ASSERT_EQ(got.answers.size(), want.answers.size());
+  for (size_t c = 0; c < got.answers.size(); c++) {
+    ASSERT_EQ(got.answers[c].ids, want.answers[c].ids) << where << " choice " << c;
+    ASSERT_EQ(got.answers[c].text, want.answers[c].text) << where << " choice " << c;
+    ASSERT_EQ(got.answers[c].finish, want.answers[c].finish) << where << " choice " << c;
+    ASSERT_EQ(got.answers[c].logprob_bits, want.answers[c].logprob_bits) << where << " choice " << c;
+  }
+  ASSERT_EQ(got.prompt_logprob_bits, want.prompt_logprob_bits) << where;
+  ASSERT_EQ(got.usage.completion_tokens, want.usage.completion_tokens) << where;
+  ASSERT_EQ(got.usage.prompt_tokens, want.usage.prompt_tokens) << where;
+}
+
+uint64_t number_from_env(const char* name, uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : fallback;
+}
+
+class Equality : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "equality-" + GetParam() + ".gguf";
+    const testing::Bytes bytes =
+        std::string(GetParam()) == "llama" ? testing::tiny_llama() : testing::tiny_gemma3();
+    ASSERT_TRUE(testing::write_file(path_, bytes).is_ok());
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_;
+};
+
+TEST_P(Equality, AloneOrInACrowdColdOrCached) {
+  const uint64_t seed = number_from_env("GAPLESS_EQUALITY_SEED", std::random_device{}());
+  const uint64_t workloads = number_from_env("GAPLESS_EQUALITY_WORKLOADS", 32);
+  std::cout << GetParam() << ": GAPLESS_EQUALITY_SEED=" << seed << " workloads " << workloads << std::endl;
+  std::unique_ptr<Engine> alone = Engine::create(alone_options(path_)).value();
+  uint64_t retractions = 0, cached = 0;
+  for (uint64_t i = 0; i < workloads; i++) {
+    Random random(seed + i);
+    const Workload w = random_workload(random, path_);
+    SCOPED_TRACE(fmt::format("workload seed {}: {}", seed + i, w.description));
+    const std::vector<Outcome> want = testing::run_alone(*alone, w.requests);
+    Result<std::unique_ptr<Engine>> engine = Engine::create(w.options);
+    ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+    for (const char* pass : {"cold", "cached"}) {
+      const std::vector<Outcome> got = testing::run_together(**engine, w.requests);
+      for (size_t r = 0; r < got.size(); r++) {
+        expect_equal(got[r], want[r], fmt::format("{} request {}", pass, r));
+        if (HasFatalFailure()) return;
+        cached += uint64_t(got[r].usage.cached_tokens);
+      }
+    }
+    const LoadStats load = (*engine)->load();
+    ASSERT_EQ(load.running, 0);
+    ASSERT_EQ(load.queued, 0);
+    retractions += uint64_t((*engine)->scheduler().stats().retractions);
+  }
+  // The workloads must have exercised what they claim to.
+  if (workloads >= 16) {
+    EXPECT_GT(retractions, 0u);
+    EXPECT_GT(cached, 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Equality, ::testing::Values("llama", "gemma3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace gapless
