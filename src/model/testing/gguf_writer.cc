@@ -90,6 +90,11 @@ void GgufWriter::add_tensor(std::string_view name, std::span<const int64_t> dims
   tensors_.push_back({std::string(name), {dims.begin(), dims.end()}, type, std::move(data)});
 }
 
+void GgufWriter::remove_tensor(std::string_view name) {
+  const size_t removed = std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
+  CHECK_EQ(removed, 1u);
+}
+
 Bytes GgufWriter::finish() const {
   Bytes out;
   put_bytes(out, "GGUF", 4);

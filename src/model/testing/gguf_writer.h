@@ -34,6 +34,9 @@ class GgufWriter {
   // dims[0] is the fastest. `data` holds the tensor's blocks.
   void add_tensor(std::string_view name, std::span<const int64_t> dims, DType type, Bytes data);
 
+  // The tensor must be there.
+  void remove_tensor(std::string_view name);
+
   Bytes finish() const;
 
  private:

@@ -113,6 +113,7 @@ Bytes tiny_llama(const TinyModelOptions& options) {
     for (size_t j = 0; j < factors.size(); ++j) factors[j] = 1 + 7.0f * float(j) / float(factors.size() - 1);
     writer.add_tensor("rope_freqs.weight", dims, DType::kF32, quantise(DType::kF32, factors));
   }
+  options.edit(writer);
   return writer.finish();
 }
 
@@ -135,9 +136,10 @@ Bytes tiny_gemma3(const TinyModelOptions& options) {
     tensors.vector(blk + "attn_k_norm.weight", kHeadDim, 1.5f);
     // The embedding enters with elements of about 2.5: larger layer outputs, or the tied head would find the
     // input token itself.
-    tensors.vector(blk + "post_attention_norm.weight", kDim, 6);
-    tensors.vector(blk + "post_ffw_norm.weight", kDim, 6);
+    tensors.vector(blk + "post_attention_norm.weight", kDim, 16);
+    tensors.vector(blk + "post_ffw_norm.weight", kDim, 16);
   }
+  options.edit(writer);
   return writer.finish();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "model/testing/gguf_writer.h"
@@ -13,9 +14,12 @@ namespace gapless::testing {
 struct TinyModelOptions {
   uint64_t seed = 1;
   int32_t context_length = 2048;
-  bool tied = false;           // Llama: the output head is the embedding table (Gemma's always is)
-  bool llama3_rope = false;    // Llama: with a rope_freqs.weight tensor
-  std::optional<DType> dtype;  // all matrices whose rows its blocks divide; by default a mixture of types
+  bool tied = false;         // Llama: the output head is the embedding table (Gemma's always is)
+  bool llama3_rope = false;  // Llama: with a rope_freqs.weight tensor
+  std::optional<DType> dtype =
+      std::nullopt;  // all matrices whose rows its blocks divide; by default a mixture of types
+  // Called last: adds keys and tensors, or removes tensors.
+  std::function<void(GgufWriter&)> edit = [](GgufWriter&) {};
 };
 
 // Llama: 4 heads on 2 KV heads of 32, feed-forward 256, ChatML template; <|im_end|> (2) ends a turn.
