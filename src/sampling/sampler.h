@@ -28,7 +28,7 @@ struct SampleResult {
   int32_t token;  // sampled; -1 for a prompt position
   float logprob;  // of `token` or of the target, when the slot's top_logprobs >= 0
   int32_t n_top;
-  TokenLogprob top[kMaxTopLogprobs];  // descending; equal logprobs by ascending id
+  TokenLogprob top[kMaxTopLogprobs];  // by descending logit, equal ones by ascending id
 };
 
 // The last token a slot emitted, written by the device; what a placeholder resolves to.

@@ -1,0 +1,11 @@
+#include "kernels/numeric.h"
+#include "sampling/block_math.h"
+
+namespace gapless {
+namespace {
+#include "sampling/block_math-inl.h"
+}  // namespace
+
+const BlockMath kBlockMathAvx2{max, exp_sum};
+
+}  // namespace gapless

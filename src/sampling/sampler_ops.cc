@@ -1,0 +1,199 @@
+#include "sampling/sampler_ops.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sampling/random.h"
+
+namespace gapless {
+namespace {
+
+using P = SamplerOpParams;
+using TopToken = SamplerWork::TopToken;
+
+int32_t one_chunk(const P&) {
+  return 1;
+}
+int32_t chunk_per_row(const P& p) {
+  return p.w.counts->rows;
+}
+int32_t chunk_per_sampled_row(const P& p) {
+  return p.w.counts->sampled;
+}
+int32_t chunk_per_raw_block(const P& p) {
+  return p.w.counts->raw * p.w.n_blocks;
+}
+int32_t chunk_per_sampled_block(const P& p) {
+  return p.w.counts->sampled * p.w.n_blocks;
+}
+
+// One row of the group and its place in the work memory.
+struct Row {
+  Row(const P& p, int32_t r)
+      : info(p.p.logit_rows[p.p.rows.begin + r]),
+        state(*p.p.slots[info.slot]),
+        logits(p.p.logits + r * p.p.ld),
+        result(p.p.results[p.p.rows.begin + r]),
+        raw(p.w.raw + int64_t(r) * p.w.n_blocks, size_t(p.w.n_blocks)),
+        changed(p.w.changed + int64_t(r) * p.w.n_blocks, size_t(p.w.n_blocks)),
+        group_max(p.w.group_max + int64_t(r) * p.w.n_blocks * kGroupsPerBlock,
+                  size_t(p.w.n_blocks) * kGroupsPerBlock),
+        top(p.w.top + int64_t(r) * p.w.n_blocks * kMaxTopLogprobs, size_t(p.w.n_blocks) * kMaxTopLogprobs),
+        log_sum_exp(p.w.log_sum_exp[r]) {}
+
+  bool sampled() const { return info.target < 0; }
+  bool wants_logprobs() const { return !sampled() || state.wants_logprobs(); }
+  int32_t n_top(int32_t vocab) const {
+    return std::clamp(state.params().top_logprobs, 0, std::min(kMaxTopLogprobs, vocab));
+  }
+
+  const LogitRow& info;
+  SlotState& state;
+  float* logits;
+  SampleResult& result;
+  std::span<BlockStats> raw, changed;
+  std::span<float> group_max;
+  std::span<TopToken> top;
+  double& log_sum_exp;
+};
+
+// The piece of a row that a chunk of a block op works on.
+struct Piece {
+  Piece(const P& p, const int32_t* rows, int32_t chunk)
+      : row(p, rows[chunk / p.w.n_blocks]),
+        block(chunk % p.w.n_blocks),
+        begin(block * kVocabBlock),
+        n(std::min(kVocabBlock, p.w.vocab - begin)) {}
+  Row row;
+  int32_t block, begin, n;
+};
+
+std::span<float> block_scratch(OpContext& context) {
+  return {reinterpret_cast<float*>(context.scratch.data()), kVocabBlock};
+}
+
+// --- plan
+// --------------------------------------------------------------------------------------------------------------
+
+void run_plan(const P& p, int32_t, OpContext&) {
+  SamplerWork::Counts counts{p.p.rows.size(), 0, 0};
+  for (int32_t r = 0; r < counts.rows; ++r) {
+    const Row row(p, r);
+    if (row.wants_logprobs()) p.w.raw_rows[counts.raw++] = r;
+    if (row.sampled()) p.w.sampled_rows[counts.sampled++] = r;
+  }
+  *p.w.counts = counts;
+}
+
+// --- logprobs
+// ----------------------------------------------------------------------------------------------------------
+
+// The n largest of a list in which equal ones come by ascending id: the earlier stays in front.
+void insert_top(std::span<TopToken> top, TopToken token) {
+  if (!(token.logit > top.back().logit)) return;
+  size_t at = top.size() - 1;
+  for (; at > 0 && token.logit > top[at - 1].logit; --at) top[at] = top[at - 1];
+  top[at] = token;
+}
+
+constexpr TopToken kNoToken{-std::numeric_limits<float>::infinity(), -1};
+
+void run_logprobs(const P& p, int32_t chunk, OpContext& context) {
+  const Piece piece(p, p.w.raw_rows, chunk);
+  const float* x = piece.row.logits + piece.begin;
+  float group_max[kGroupsPerBlock];
+  BlockStats& stats = piece.row.raw[size_t(piece.block)];
+  stats.max = p.w.math->max(x, piece.n, group_max);
+  stats.sum = p.w.math->exp_sum(x, piece.n, stats.max.max, 1, block_scratch(context).data());
+  const int32_t n_top = piece.row.n_top(p.w.vocab);
+  if (n_top == 0) return;
+  const auto top = piece.row.top.subspan(size_t(piece.block) * kMaxTopLogprobs, size_t(n_top));
+  std::fill(top.begin(), top.end(), kNoToken);
+  for (int32_t g = 0; g * kMaxGroup < piece.n; ++g) {
+    if (!(group_max[g] > top.back().logit)) continue;
+    for (int32_t i = g * kMaxGroup; i < std::min(piece.n, (g + 1) * kMaxGroup); ++i)
+      insert_top(top, {x[i], piece.begin + i});
+  }
+}
+
+float logprob(double logit, double log_sum_exp) {
+  return float(logit - log_sum_exp);
+}
+
+void finish_logprobs(const P& p, const Row& row) {
+  row.log_sum_exp = log_sum_exp(row.raw);
+  const int32_t n_top = row.n_top(p.w.vocab);
+  TopToken best[kMaxTopLogprobs];
+  std::fill_n(best, n_top, kNoToken);
+  for (size_t b = 0; n_top > 0 && b < row.raw.size(); ++b)
+    for (const TopToken& token : row.top.subspan(b * kMaxTopLogprobs, size_t(n_top)))
+      insert_top({best, size_t(n_top)}, token);
+  row.result.n_top = 0;
+  for (int32_t i = 0; i < n_top && best[i].id >= 0; ++i)
+    row.result.top[row.result.n_top++] = {best[i].id, logprob(double(best[i].logit), row.log_sum_exp)};
+  if (!row.sampled()) row.result.logprob = logprob(double(row.logits[row.info.target]), row.log_sum_exp);
+}
+
+void run_change(const P& p, int32_t r, OpContext&) {
+  const Row row(p, r);
+  row.result.token = -1;
+  row.result.logprob = 0;
+  row.result.n_top = 0;
+  if (row.wants_logprobs()) finish_logprobs(p, row);
+  if (row.sampled() && row.state.changes_logits()) row.state.change_logits(row.logits);
+}
+
+// --- sampling
+// ----------------------------------------------------------------------------------------------------------
+
+// Sums are not needed where the draw is among candidates only.
+bool needs_sums(const SlotState& state, int32_t vocab) {
+  return !state.greedy() && (state.params().top_k == 0 || state.params().top_k >= vocab);
+}
+
+void run_scan(const P& p, int32_t chunk, OpContext& context) {
+  const Piece piece(p, p.w.sampled_rows, chunk);
+  const float* x = piece.row.logits + piece.begin;
+  BlockStats& stats = piece.row.changed[size_t(piece.block)];
+  stats.max = p.w.math->max(x, piece.n, &piece.row.group_max[size_t(piece.block) * kGroupsPerBlock]);
+  const SlotState& state = piece.row.state;
+  if (needs_sums(state, p.w.vocab))
+    stats.sum = p.w.math->exp_sum(x, piece.n, stats.max.max, 1 / state.params().temperature,
+                                  block_scratch(context).data());
+}
+
+int32_t sample(const P& p, const Row& row, std::span<std::byte> scratch) {
+  const SlotState& state = row.state;
+  const SamplingParams& params = state.params();
+  const int32_t most_likely = sample_greedy(row.changed);
+  // Without a finite logit (everything banned) there is nothing to draw from.
+  if (state.greedy() || !(row.logits[most_likely] > -std::numeric_limits<float>::infinity()))
+    return most_likely;
+  const double uniform =
+      random_uniform(params.seed, params.choice, state.output_index(), RandomPurpose::kSampleToken);
+  const SampledRow sampled{row.logits, p.w.vocab, row.changed, row.group_max, p.w.math};
+  return state.filtered() ? sample_filtered(sampled, params, uniform, scratch)
+                          : sample_all(sampled, params.temperature, uniform, scratch);
+}
+
+void run_finish(const P& p, int32_t i, OpContext& context) {
+  const Row row(p, p.w.sampled_rows[i]);
+  const int32_t token = sample(p, row, context.scratch);
+  row.result.token = token;
+  if (row.state.wants_logprobs())
+    row.result.logprob = logprob(double(row.state.raw_logit(row.logits, token)), row.log_sum_exp);
+  p.p.future_map[row.info.slot] = {token, row.state.output_index()};
+  row.state.advance(token);
+}
+
+}  // namespace
+
+void push_sampler_ops(OpList& ops, const SamplerOpParams& params) {
+  ops.push<one_chunk, run_plan>("sample_plan", params);
+  ops.push<chunk_per_raw_block, run_logprobs>("sample_logprobs", params);
+  ops.push<chunk_per_row, run_change>("sample_change", params);
+  ops.push<chunk_per_sampled_block, run_scan>("sample_scan", params);
+  ops.push<chunk_per_sampled_row, run_finish>("sample_finish", params);
+}
+
+}  // namespace gapless

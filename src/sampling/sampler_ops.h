@@ -1,0 +1,45 @@
+// The ops that sample a group of rows. Only sampler.cc includes this.
+//
+//   plan     1 chunk            which rows want logprobs, which are sampled
+//   logprobs row x block        maximum, sum of exponentials and most likely tokens of the raw logits, for
+//   rows that want logprobs change   row                puts a row's logprobs together; bias, penalties and
+//   bans change the logits in place scan     row x block        maximum, and for a draw the sum of
+//   exponentials, of the changed logits finish   row                the token; the slot moves on
+#pragma once
+
+#include "sampling/row_sampler.h"
+#include "sampling/sampler.h"
+#include "sampling/slot_state.h"
+
+namespace gapless {
+
+class SlotState;
+
+// Device memory that the ops of one group hand to each other; r is the row within the group, b the block.
+struct SamplerWork {
+  int32_t vocab, n_blocks;
+  const BlockMath* math;
+  struct Counts {
+    int32_t rows, raw, sampled;
+  };
+  Counts* counts;
+  int32_t *raw_rows, *sampled_rows;  // lists of r
+  BlockStats* raw;                   // [r][b]
+  BlockStats* changed;               // [r][b]
+  float* group_max;                  // [r][b][kGroupsPerBlock] of the changed logits
+  struct TopToken {
+    float logit;
+    int32_t id;
+  };
+  TopToken* top;        // [r][b][kMaxTopLogprobs] of the raw logits
+  double* log_sum_exp;  // [r]
+};
+
+struct SamplerOpParams {
+  Sampler::Params p;
+  SamplerWork w;
+};
+
+void push_sampler_ops(OpList& ops, const SamplerOpParams& params);
+
+}  // namespace gapless
