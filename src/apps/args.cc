@@ -119,7 +119,8 @@ void add_log_flags(CLI::App& app, LogArgs& a) {
 void add_serve_flags(CLI::App& app, ServeArgs& a) {
   add_engine_flags(app, a.engine);
   flag(app, "--host", a.host, "ADDRESS", "",
-       "Address to listen on. Only this machine can connect by default; 0.0.0.0 or :: for everyone (then set "
+       "Address to listen on, or unix:PATH. Only this machine can connect by default; 0.0.0.0 or :: for "
+       "everyone (then set "
        "--api-key).");
   flag(app, "--port", a.port, "N", "",
        "Port to listen on, bound before the model loads. 0: any free port, printed at start.")
@@ -130,10 +131,17 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
        "Ask for this key (Authorization: Bearer KEY). Visible in the process list: better --api-key-file.");
   flag(app, "--api-key-file", a.api_key_file, "FILE", "none", "Read the key from the first line of a file.");
   flag(app, "--cors-origin", a.cors_origin, "ORIGIN", "",
-       "Origin that browsers may call from. Any, because without a key there is nothing to protect.");
-  flag(app, "--max-body-size", a.max_body_size, "SIZE", "",
-       "Largest request body; more is refused with 413. 8M holds the longest prompt of any context we know.")
+       "Origin that web pages may call from; none: no page may. Any, because without a key there is nothing "
+       "to protect.");
+  flag(app, "--max-body-size", a.max_body_size, "SIZE", "", "Largest request body; more is refused with 413.")
       ->check(byte_size());
+  flag(app, "--max-connections", a.max_connections, "N", "what the descriptor limit allows",
+       "Connections at the same time; one more is answered 503. The limit of open files is raised at start "
+       "as far as allowed.")
+      ->check(CLI::Range(0, 1 << 20));
+  toggle(app, "--strict-model", a.strict_model, "off",
+         "Answer 404 to a request that names another model. Off: one model is served, and many clients send "
+         "a name of their own.");
   flag(app, "--shutdown-timeout", a.shutdown_timeout, "SECONDS", "",
        "After SIGTERM or Ctrl-C running answers may finish for this long. 30: what service managers wait "
        "before they kill.")
@@ -234,6 +242,23 @@ Result<EngineOptions> engine_options(const EngineArgs& a) {
   s.max_consecutive_prefill = a.max_consecutive_prefill;
   ASSIGN_OR_RETURN(s.policy, parse_schedule_policy(a.schedule_policy));
   return o;
+}
+
+Result<ServerConfig> server_config(const ServeArgs& a) {
+  ServerConfig c;
+  c.host = a.host;
+  c.port = uint16_t(a.port);
+  c.port_file = a.port_file;
+  ASSIGN_OR_RETURN(const std::string key, resolve_api_key(a));
+  if (!key.empty()) c.api_keys = {key};
+  c.cors_origins = {a.cors_origin};
+  if (a.cors_origin == "none") c.cors_origins.clear();
+  c.strict_model = a.strict_model;
+  ASSIGN_OR_RETURN(c.max_body_bytes, parse_bytes(a.max_body_size));
+  c.max_connections = a.max_connections;
+  c.shutdown_timeout = std::chrono::seconds(a.shutdown_timeout);
+  c.write_timeout = std::chrono::seconds(a.slow_client_timeout);
+  return c;
 }
 
 Result<std::string> resolve_api_key(const ServeArgs& a) {

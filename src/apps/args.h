@@ -8,6 +8,7 @@
 
 #include "apps/flags.h"
 #include "engine/engine_options.h"
+#include "server/server_config.h"
 
 namespace gapless {
 
@@ -51,7 +52,9 @@ struct ServeArgs {
   std::string api_key;
   std::string api_key_file;
   std::string cors_origin = "*";
-  std::string max_body_size = "8M";
+  bool strict_model = false;
+  std::string max_body_size = "32M";
+  int32_t max_connections = 0;
   int32_t shutdown_timeout = 30;
   int32_t slow_client_timeout = 30;
 };
@@ -69,7 +72,6 @@ struct ChatArgs {
 struct InspectArgs {
   std::string model;
   bool tensors = false;
-  int32_t page_size = 16;
 };
 
 struct BenchArgs {
@@ -106,6 +108,9 @@ void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
 // The engine's view of the flags. What depends on the model or the machine (sizes, clipping) is the engine's
 // to decide; this refuses what contradicts itself.
 Result<EngineOptions> engine_options(const EngineArgs& args);
+
+// The same for the HTTP side; reads --api-key-file.
+Result<ServerConfig> server_config(const ServeArgs& args);
 
 // The key of --api-key or the first line of --api-key-file; empty: no authentication.
 Result<std::string> resolve_api_key(const ServeArgs& args);

@@ -175,6 +175,19 @@ TEST(Args, DefaultsAreTheEnginesOwn) {
   EXPECT_EQ(flags.scheduler.max_consecutive_prefill, engine.scheduler.max_consecutive_prefill);
 }
 
+TEST(Args, DefaultsAreTheServersOwn) {
+  const ServerConfig flags = server_config(ServeArgs{}).value(), server;
+  EXPECT_EQ(flags.host, server.host);
+  EXPECT_EQ(flags.port, server.port);
+  EXPECT_EQ(flags.api_keys, server.api_keys);
+  EXPECT_EQ(flags.cors_origins, server.cors_origins);
+  EXPECT_EQ(flags.strict_model, server.strict_model);
+  EXPECT_EQ(flags.max_body_bytes, server.max_body_bytes);
+  EXPECT_EQ(flags.max_connections, server.max_connections);
+  EXPECT_EQ(flags.shutdown_timeout, server.shutdown_timeout);
+  EXPECT_EQ(flags.write_timeout, server.write_timeout);
+}
+
 TEST(Args, TheKeyComesFromOnePlace) {
   ServeArgs args;
   EXPECT_EQ(resolve_api_key(args).value(), "");

@@ -1,0 +1,34 @@
+// What `gapless serve` says when it starts, while it is busy and when it ends.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "apps/args.h"
+#include "engine/engine.h"
+
+namespace gapless {
+
+// At most 15 lines, the last one a curl command to try.
+std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engine,
+                                      const std::vector<std::string>& urls, bool has_key,
+                                      double load_seconds);
+
+// One line of figures for the time since the last call; empty when nothing happened.
+class StatsLine {
+ public:
+  std::string next(const SchedulerStats& now, double seconds);
+
+ private:
+  SchedulerStats last_;
+};
+
+std::string end_summary(const SchedulerStats& stats, int64_t requests, int64_t peak_kv_tokens);
+
+// "98.4 MB"
+std::string human_bytes(double bytes);
+// "134.5 M"
+std::string human_count(double n);
+
+}  // namespace gapless

@@ -1,0 +1,111 @@
+// `gapless serve`: binds the port, loads the model, serves until a signal, drains, says what was done.
+#include <cstdio>
+#include <future>
+
+#include "apps/banner.h"
+#include "apps/cli.h"
+#include "apps/signals.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "server/http_server.h"
+
+namespace gapless {
+
+namespace {
+
+using namespace std::chrono_literals;
+using LoadResult = Result<std::unique_ptr<Engine>>;
+
+constexpr auto kTick = 1000ms;  // the peak of KV use is sampled this often
+constexpr auto kStatsEvery = 5s;
+constexpr auto kProgressEvery = 2s;  // anything longer says that it is still going on
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Prints progress while the model loads; nullopt: a signal came first.
+std::optional<LoadResult> load(const EngineOptions& options, Signals& signals) {
+  std::future<LoadResult> loading = std::async(std::launch::async, [&] { return Engine::create(options); });
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point next_line = begin + kProgressEvery;
+  while (loading.wait_for(20ms) != std::future_status::ready) {
+    if (signals.take() != 0) return std::nullopt;
+    if (Clock::now() < next_line) continue;
+    std::fprintf(stderr, "loading %s: %.0f s\n", options.model_path.c_str(), seconds_since(begin));
+    next_line += kProgressEvery;
+  }
+  return loading.get();
+}
+
+class ServeRun {
+ public:
+  ServeRun(const ServeArgs& args, Engine& engine, HttpServer& server, Signals& signals)
+      : args_(args), engine_(engine), server_(server), signals_(signals) {}
+
+  int run() {
+    std::future<void> stopped = std::async(std::launch::async, [this] { server_.wait(); });
+    Clock::time_point last_stats = Clock::now();
+    while (stopped.wait_for(0s) != std::future_status::ready) {
+      if (signals_.wait(-1, draining_ ? 20ms : kTick) && signals_.take() != 0) on_signal();
+      const SchedulerStats stats = engine_.scheduler().stats();
+      peak_kv_tokens_ = std::max(peak_kv_tokens_, stats.kv_used_tokens);
+      if (Clock::now() - last_stats < kStatsEvery) continue;
+      const std::string line = stats_line_.next(stats, seconds_since(last_stats));
+      if (!line.empty()) spdlog::info("{}", line);
+      last_stats = Clock::now();
+    }
+    engine_.stop();
+    std::fprintf(stderr, "stopped: %s\n",
+                 end_summary(engine_.scheduler().stats(), server_.stats().requests, peak_kv_tokens_).c_str());
+    return draining_ ? kExitOk : kExitRuntime;
+  }
+
+ private:
+  void on_signal() {
+    if (!draining_) {
+      engine_.begin_drain();
+      std::fprintf(stderr, "stopping: %zu requests may finish within %d s; a second signal stops at once\n",
+                   engine_.open_requests(), args_.shutdown_timeout);
+    }
+    draining_ = true;
+    server_.shutdown();
+  }
+
+  const ServeArgs& args_;
+  Engine& engine_;
+  HttpServer& server_;
+  Signals& signals_;
+  StatsLine stats_line_;
+  int64_t peak_kv_tokens_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace
+
+int run_serve(const ServeArgs& args) {
+  Result<EngineOptions> options = engine_options(args.engine);
+  if (!options) return fail(kExitUsage, options.status());
+  Result<ServerConfig> config = server_config(args);
+  if (!config) return fail(kExitUsage, config.status());
+  Signals signals;
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::create(*config);
+  if (!server) return fail(kExitRuntime, server.status());
+  const Clock::time_point begin = Clock::now();
+  std::optional<LoadResult> engine = load(*options, signals);
+  if (!engine) {
+    std::fputs("stopped while loading\n", stderr);
+    std::_Exit(kExitOk);  // loading cannot be interrupted, and nothing else is to be saved
+  }
+  if (!*engine) return fail(kExitRuntime, engine->status());
+  for (const std::string& line :
+       start_banner(args, ***engine, (*server)->urls(), !config->api_keys.empty(), seconds_since(begin))) {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  (*server)->set_engine(***engine);
+  const int code = ServeRun(args, ***engine, **server, signals).run();
+  server->reset();  // before the engine it uses
+  return code;
+}
+
+}  // namespace gapless
