@@ -419,7 +419,7 @@ void quantise_block(const float* x, Q8Block& out) {
     const int32_t q = numeric::round_even(x[i] * inverse);
     out.q[i] = int8_t(q);
     sum += q;
-    if (i == 15) out.half_sum = sum;
+    if (i == 15) out.minus128_half = -128 * sum;
   }
   out.s = absmax / 127.f;
   out.s_sum = out.s * float(sum);

@@ -34,11 +34,11 @@ enum class DType : uint32_t {
 // 32 activations of one row: x is about s * q, s = absmax / 127 (all zero: s = 0).
 struct alignas(16) Q8Block {
   int8_t q[32];
-  float s;               // scale
-  float s_sum;           // s * sum(q)
-  int32_t minus128_sum;  // -128 * sum(q): kernels that store int8 weights as unsigned bytes start their dot
-                         // from it
-  int32_t half_sum;      // sum of q[0..15]
+  float s;                // scale
+  float s_sum;            // s * sum(q)
+  int32_t minus128_sum;   // -128 * sum(q): kernels that store int8 weights as unsigned bytes start their dot
+                          // from it
+  int32_t minus128_half;  // -128 * sum(q[0..15])
 };
 static_assert(sizeof(Q8Block) == 48);
 

@@ -169,7 +169,7 @@ TEST(Q8Block, FieldsAgree) {
     EXPECT_EQ(block.s, absmax / 127.f);
     EXPECT_EQ(block.s_sum, block.s * float(sum));
     EXPECT_EQ(block.minus128_sum, -128 * sum);
-    EXPECT_EQ(block.half_sum, half);
+    EXPECT_EQ(block.minus128_half, -128 * half);
   }
 }
 

@@ -1,0 +1,271 @@
+// Paged attention with grouped heads, written on the 16 lanes of a cpu/vec_*.h, which is included first. The
+// order of arithmetic is in kernels/ops.h (AttentionParams).
+//
+// A "query" is one head of one row: query i is row i / group, head i % group. All queries of a job share each
+// K and V row that is read: 16 K rows at a time are converted once to scratch, V rows are converted in
+// registers for up to kPvQueries queries.
+#pragma once
+
+#include "kernels/cpu/bodies.h"
+#include "kernels/cpu/exp-inl.h"
+
+namespace gapless {
+namespace {
+
+constexpr int32_t kBlock = 64;  // kKvBlock of kernels/ops.h
+constexpr int32_t kMaxQueries = AttentionJob::kMaxQueries;
+
+struct LoadF16 {
+  static V load(const uint16_t* p) { return load_f16(p); }
+};
+struct LoadBf16 {
+  static V load(const uint16_t* p) { return load_bf16(p); }
+};
+
+// The state of a job while it walks through the KV blocks.
+struct Walk {
+  const AttentionJob& job;
+  int32_t queries;
+  float* o;            // [query][head_dim]
+  float* p;            // [query][kBlock] scores, then weights
+  float* k_rows;       // [16][head_dim]
+  int32_t block;       // first position of the current block
+  int32_t from, to;    // positions of the block that some row sees, relative to it: from .. to - 1
+  int64_t at[kBlock];  // where their K and V rows are
+  alignas(64) float m[kMaxQueries], l[kMaxQueries];      // running maximum and sum
+  alignas(64) float m_b[kMaxQueries], l_b[kMaxQueries];  // of the block
+  alignas(64) float c[kMaxQueries], c_b[kMaxQueries];    // factors of the combine
+
+  explicit Walk(const AttentionJob& j)
+      : job(j),
+        queries(j.rows * j.group),
+        o(j.scratch),
+        p(o + int64_t(kMaxQueries) * j.head_dim),
+        k_rows(p + kMaxQueries * kBlock) {
+    for (int32_t i = 0; i < kMaxQueries; i++) m[i] = l[i] = m_b[i] = l_b[i] = 0;
+  }
+
+  int32_t position(int32_t row) const { return job.pos_begin + row; }
+  int32_t window_begin(int32_t row) const {
+    const int32_t begin = position(row) - job.window + 1;
+    return job.window > 0 && begin > 0 ? begin : 0;
+  }
+  // What a row sees of the block: row_from .. row_to - 1.
+  int32_t row_from(int32_t row) const {
+    const int32_t from_here = window_begin(row) - block;
+    return from_here > 0 ? from_here : 0;
+  }
+  int32_t row_to(int32_t row) const {
+    const int32_t to_here = position(row) + 1 - block;
+    return to_here < kBlock ? to_here : kBlock;
+  }
+  bool row_sees_block(int32_t row) const { return row_from(row) < row_to(row); }
+  bool first_block_of(int32_t row) const { return window_begin(row) >= block; }
+};
+
+void locate_rows(Walk& w) {
+  const AttentionJob& job = w.job;
+  int32_t page = (w.block + w.from) / job.page_size, offset = (w.block + w.from) % job.page_size;
+  for (int32_t j = w.from; j < w.to; j++) {
+    w.at[j] = int64_t(job.pages[page]) * job.page_stride + int64_t(offset) * job.head_dim;
+    if (++offset == job.page_size) {
+      offset = 0;
+      page++;
+    }
+  }
+}
+
+template <class L>
+void load_k_rows(const Walk& w, int32_t j0) {
+  const int32_t dim = w.job.head_dim;
+  for (int32_t j = 0; j < 16; j++) {
+    float* row = w.k_rows + int64_t(j) * dim;
+    const bool seen = j0 + j >= w.from && j0 + j < w.to;
+    const uint16_t* k = seen ? w.job.k + w.at[j0 + j] : nullptr;
+    for (int32_t d = 0; d < dim; d += 16) store(row + d, seen ? L::load(k + d) : zero());
+  }
+}
+
+template <class L>
+void scores(const Walk& w) {
+  const AttentionJob& job = w.job;
+  const V factor = set1(job.scale);
+  for (int32_t j0 = w.from / 16 * 16; j0 < w.to; j0 += 16) {
+    load_k_rows<L>(w, j0);
+    for (int32_t row = 0; row < job.rows; row++) {
+      if (w.row_from(row) >= j0 + 16 || w.row_to(row) <= j0) continue;
+      for (int32_t h = 0; h < job.group; h++) {
+        const float* q = job.q + row * job.q_row + int64_t(h) * job.head_dim;
+        const V s = dot16(q, w.k_rows, job.head_dim, job.head_dim);
+        store(w.p + int64_t(row * job.group + h) * kBlock + j0, mul(factor, s));
+      }
+    }
+  }
+}
+
+// Lanes of vector i (positions 16 i .. 16 i + 15) outside from .. to - 1 become minus infinity, so their
+// weight is 0.
+inline V masked(const float* p, int32_t i, int32_t from, int32_t to) {
+  int32_t first = from - 16 * i, last = to - 16 * i;
+  first = first < 0 ? 0 : first;
+  last = last > 16 ? 16 : last;
+  if (first >= last) return set1(-__builtin_inff());
+  const V v = load(p + 16 * i);
+  return first == 0 && last == 16 ? v : only(v, first, last);
+}
+
+void soften(Walk& w, int32_t query, int32_t from, int32_t to) {
+  float* p = w.p + int64_t(query) * kBlock;
+  V s[kBlock / 16], largest = set1(-__builtin_inff()), sum = zero();
+  for (int32_t i = 0; i < kBlock / 16; i++) {
+    s[i] = masked(p, i, from, to);
+    largest = max(largest, s[i]);
+  }
+  const float m = max_lane(largest);
+  for (int32_t i = 0; i < kBlock / 16; i++) {
+    const V weight = exp(sub(s[i], set1(m)));
+    store(p + 16 * i, weight);
+    sum = add(sum, weight);
+  }
+  w.m_b[query] = m;
+  w.l_b[query] = tree_sum(sum);
+}
+
+// Weights of the block, and the factors that combine it with what came before.
+void softmax(Walk& w) {
+  for (int32_t row = 0; row < w.job.rows; row++)
+    if (w.row_sees_block(row))
+      for (int32_t h = 0; h < w.job.group; h++)
+        soften(w, row * w.job.group + h, w.row_from(row), w.row_to(row));
+  alignas(64) float new_m[kMaxQueries], new_l[kMaxQueries];
+  for (int32_t i = 0; i < w.queries; i += 16) {
+    const V m = load(w.m + i), m_b = load(w.m_b + i), larger = max(m, m_b);
+    const V c = exp(sub(m, larger)), c_b = exp(sub(m_b, larger));
+    store(w.c + i, c);
+    store(w.c_b + i, c_b);
+    store(new_m + i, larger);
+    store(new_l + i, fma(load(w.l + i), c, mul(load(w.l_b + i), c_b)));
+  }
+  for (int32_t row = 0; row < w.job.rows; row++) {
+    if (!w.row_sees_block(row)) continue;
+    const bool first = w.first_block_of(row);
+    for (int32_t i = row * w.job.group; i < (row + 1) * w.job.group; i++) {
+      w.m[i] = first ? w.m_b[i] : new_m[i];
+      w.l[i] = first ? w.l_b[i] : new_l[i];
+    }
+  }
+}
+
+// Q queries from `query` on and the N vectors of head_dim from d on: sums the block's values and combines
+// them with o.
+template <class L, int Q, int N>
+void weigh_values(const Walk& w, int32_t query, int32_t d) {
+  int32_t from[Q], to[Q], all_from = 0, all_to = kBlock, any_from = kBlock, any_to = 0;
+  for (int i = 0; i < Q; i++) {
+    const int32_t row = (query + i) / w.job.group;
+    from[i] = w.row_from(row);
+    to[i] = w.row_to(row);
+    all_from = from[i] > all_from ? from[i] : all_from;
+    all_to = to[i] < all_to ? to[i] : all_to;
+    if (from[i] >= to[i]) continue;
+    any_from = from[i] < any_from ? from[i] : any_from;
+    any_to = to[i] > any_to ? to[i] : any_to;
+  }
+  if (all_from >= all_to) all_from = all_to = any_to;  // no position that all see
+  V acc[Q][N];
+  _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
+      acc[i][n] = zero();
+  const float* p = w.p + int64_t(query) * kBlock;
+  const uint16_t* v = w.job.v + d;
+  const auto some = [&](int32_t begin, int32_t end) {
+    for (int32_t j = begin; j < end; j++) {
+      const uint16_t* row = v + w.at[j];
+      _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) {
+        if (j < from[i] || j >= to[i]) continue;
+        _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) acc[i][n] =
+            fma(set1(p[i * kBlock + j]), L::load(row + 16 * n), acc[i][n]);
+      }
+    }
+  };
+  some(any_from, all_from);
+  for (int32_t j = all_from; j < all_to; j++) {
+    const uint16_t* row = v + w.at[j];
+    V value[N];
+    _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) value[n] = L::load(row + 16 * n);
+    _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) {
+      const V weight = set1(p[i * kBlock + j]);
+      _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) acc[i][n] = fma(weight, value[n], acc[i][n]);
+    }
+  }
+  some(all_to, any_to);
+  _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) {
+    const int32_t row = (query + i) / w.job.group;
+    if (from[i] >= to[i]) continue;
+    float* o = w.o + int64_t(query + i) * w.job.head_dim + d;
+    const bool first = w.first_block_of(row);
+    const V c = set1(w.c[query + i]), c_b = set1(w.c_b[query + i]);
+    _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
+        store(o + 16 * n, first ? acc[i][n] : fma(load(o + 16 * n), c, mul(acc[i][n], c_b)));
+  }
+}
+
+template <class L, int Q>
+void weigh_queries(const Walk& w, int32_t query) {
+  const int32_t dim = w.job.head_dim;
+  int32_t d = 0;
+  for (; d + 16 * kPvVectors <= dim; d += 16 * kPvVectors) weigh_values<L, Q, kPvVectors>(w, query, d);
+  for (; d < dim; d += 16) weigh_values<L, Q, 1>(w, query, d);
+}
+
+template <class L>
+void values(const Walk& w) {
+  for (int32_t query = 0; query < w.queries;) {
+    const int32_t left = w.queries - query;
+    const int32_t take = left < kPvQueries ? left : kPvQueries;
+    switch (take) {
+      case 1:
+        weigh_queries<L, 1>(w, query);
+        break;
+      case 2:
+        weigh_queries<L, 2>(w, query);
+        break;
+      case 3:
+        weigh_queries<L, 3>(w, query);
+        break;
+      case 4:
+        weigh_queries < L, kPvQueries<4 ? 3 : 4>(w, query);
+        break;
+      case 5:
+        weigh_queries < L, kPvQueries<5 ? 3 : 5>(w, query);
+        break;
+      default:
+        weigh_queries<L, kPvQueries>(w, query);
+        break;
+    }
+    query += take;
+  }
+}
+
+template <class L>
+void attend(const AttentionJob& job) {
+  Walk w(job);
+  const int32_t end = w.position(job.rows - 1) + 1, begin = w.window_begin(0);
+  for (w.block = begin / kBlock * kBlock; w.block < end; w.block += kBlock) {
+    w.from = begin > w.block ? begin - w.block : 0;
+    w.to = end - w.block < kBlock ? end - w.block : kBlock;
+    locate_rows(w);
+    scores<L>(w);
+    softmax(w);
+    values<L>(w);
+  }
+  for (int32_t i = 0; i < w.queries; i++) {
+    float* out = job.out + i / job.group * job.out_row + int64_t(i % job.group) * job.head_dim;
+    const float* o = w.o + int64_t(i) * job.head_dim;
+    for (int32_t d = 0; d < job.head_dim; d += 16) store(out + d, div(load(o + d), set1(w.l[i])));
+  }
+}
+
+constexpr AttentionBodies kAttention = {{attend<LoadF16>, attend<LoadBf16>}};
+
+}  // namespace
+}  // namespace gapless

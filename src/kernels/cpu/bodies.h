@@ -1,0 +1,74 @@
+// What an instruction set provides: inner loops over plain memory, called through pointers by the ops of this
+// folder, which are compiled once for any CPU and do the rest (rows, tiles, chunks, pages).
+//
+// The files that define these tables are compiled for a wider instruction set than the rest of the program.
+// They must not emit a function with external linkage that others could share: no standard library,
+// everything in an anonymous namespace or static.
+#pragma once
+
+#include "kernels/quant.h"
+
+namespace gapless {
+
+enum class KvDtype;
+enum class Activation;
+enum class RopeStyle;
+
+// One tile of a quantised matmul: the first `rows` (the index of the table) rows of x's tile times one group
+// of 16 outputs. Meanwhile `ahead_lines` cache lines per block are prefetched from `ahead` on: memory is then
+// busy during all tiles of a group.
+using QuantisedTile = void (*)(const std::byte* w, const Q8Block* x, int32_t blocks, float* y, int64_t ldy,
+                               bool add, const std::byte* ahead, int32_t ahead_lines);
+using FloatTile = void (*)(const std::byte* w, const float* x, int64_t ldx, int32_t k, float* y, int64_t ldy,
+                           bool add);
+
+struct MatmulBodies {
+  static constexpr int kQuantisedLayouts = 6, kFloatLayouts = 3;
+  QuantisedTile quantised[kQuantisedLayouts][ActivationTiles::kMaxRows];  // [layout - kW4][rows - 1]
+  FloatTile floats[kFloatLayouts][ActivationTiles::kMaxRows];
+};
+
+struct RowBodies {
+  float (*sum_squares)(const float* x, int32_t n);
+  // y = (x * r) * weight; y may be x. The second form is for weight = all ones.
+  void (*scale)(const float* x, float r, const float* weight, int32_t n, float* y);
+  void (*scale_only)(const float* x, float r, int32_t n, float* y);
+  // y += x
+  void (*add)(const float* x, int32_t n, float* y);
+  // Block b goes to out[b * stride].
+  void (*quantise)(const float* x, int32_t blocks, Q8Block* out, int64_t stride);
+  void (*gated[2])(const float* gate, const float* up, int32_t n, float* y);  // [Activation]
+  void (*rope[2])(float* head, const float* cos_sin, int32_t half);           // [RopeStyle]
+  void (*to_kv[2])(const float* x, int32_t n, uint16_t* out);                 // [KvDtype]
+};
+
+// Attention of `rows` consecutive positions of one sequence, `group` query heads that share a KV head; rows *
+// group <= kMaxQueries and head_dim <= kMaxHeadDim (kernels/ops.h).
+struct AttentionJob {
+  static constexpr int32_t kMaxQueries = 64, kMaxRows = 8;
+  const float* q;  // (row, head in group, d) at q[row * q_row + head * head_dim + d]
+  int64_t q_row;
+  int32_t rows, group, head_dim, pos_begin, window;
+  float scale;
+  const uint16_t *k, *v;  // this KV head's part of page 0
+  const int32_t* pages;   // page of position p is pages[p / page_size]
+  int32_t page_size;
+  int64_t page_stride;  // elements between pages
+  float* out;           // like q
+  int64_t out_row;
+  float* scratch;  // scratch_floats(head_dim), 64-byte aligned
+
+  static constexpr int64_t scratch_floats(int32_t head_dim) {
+    return int64_t(kMaxQueries) * head_dim + kMaxQueries * 64 + 16 * int64_t(head_dim);
+  }
+};
+
+struct AttentionBodies {
+  void (*attend[2])(const AttentionJob&);  // [KvDtype]
+};
+
+extern const MatmulBodies kAvx512Matmul, kAvx2Matmul;
+extern const RowBodies kAvx512Rows, kAvx2Rows;
+extern const AttentionBodies kAvx512Attention, kAvx2Attention;
+
+}  // namespace gapless

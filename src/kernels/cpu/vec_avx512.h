@@ -1,0 +1,171 @@
+// 16 float lanes, AVX-512. The same names as cpu/vec_avx2.h; bodies in cpu/*-inl.h are written on them once.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/numeric.h"
+#include "kernels/quant.h"
+
+namespace gapless {
+namespace {
+
+using V = __m512;
+
+// Queries x vectors of head_dim that attention keeps in registers while it sums values: 24 sums + 4 values +
+// 1 weight.
+constexpr int kPvQueries = 6, kPvVectors = 4;
+
+inline V zero() {
+  return _mm512_setzero_ps();
+}
+inline V set1(float x) {
+  return _mm512_set1_ps(x);
+}
+inline V load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+inline void store(float* p, V v) {
+  _mm512_storeu_ps(p, v);
+}
+inline __mmask16 first(int32_t n) {
+  return __mmask16((1u << n) - 1);
+}
+inline V load_first(const float* p, int32_t n) {
+  return _mm512_maskz_loadu_ps(first(n), p);
+}
+inline void store_first(float* p, V v, int32_t n) {
+  _mm512_mask_storeu_ps(p, first(n), v);
+}
+
+inline V add(V a, V b) {
+  return _mm512_add_ps(a, b);
+}
+inline V sub(V a, V b) {
+  return _mm512_sub_ps(a, b);
+}
+inline V mul(V a, V b) {
+  return _mm512_mul_ps(a, b);
+}
+inline V div(V a, V b) {
+  return _mm512_div_ps(a, b);
+}
+inline V max(V a, V b) {
+  return _mm512_max_ps(a, b);
+}
+inline V min(V a, V b) {
+  return _mm512_min_ps(a, b);
+}
+inline V fma(V a, V b, V c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline V neg(V a) {
+  return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)));
+}
+
+// Lanes from .. to - 1 of v, minus infinity in the others.
+inline V only(V v, int32_t from, int32_t to) {
+  const __mmask16 mask = __mmask16(first(to) & ~first(from));
+  return _mm512_mask_blend_ps(mask, set1(-__builtin_inff()), v);
+}
+
+inline float tree_sum(V v) {
+  const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
+inline float max_lane(V v) {
+  return _mm512_reduce_max_ps(v);
+}
+
+// p * 2^n with n = the integer that exp() left in t.
+inline V scale_by_power(V p, V n, V) {
+  return _mm512_scalef_ps(p, n);
+}
+
+inline V load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline V load_bf16(const uint16_t* p) {
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+inline void store_f16(uint16_t* p, V v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void store_bf16(uint16_t* p, V v) {
+  const __m512i b = _mm512_castps_si512(v), high = _mm512_srli_epi32(b, 16);
+  const __m512i even = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  __m512i r = _mm512_srli_epi32(_mm512_add_epi32(b, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff))), 16);
+  r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(r));
+}
+
+// a[2i] and a[2i + 1] of 32 floats.
+inline void deinterleave(const float* p, V& even, V& odd) {
+  const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const V a = load(p), b = load(p + 16);
+  even = _mm512_permutex2var_ps(a, at, b);
+  odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(at, _mm512_set1_epi32(1)), b);
+}
+// 8 pairs (a, b) turned by 8 (cos, sin): (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
+inline V turn_pairs(V x, V cos_sin) {
+  const V swapped = _mm512_permute_ps(x, 0xB1);
+  return _mm512_fmaddsub_ps(x, _mm512_moveldup_ps(cos_sin),
+                            _mm512_mul_ps(swapped, _mm512_movehdup_ps(cos_sin)));
+}
+
+// 32 floats with magnitude at most absmax, which is at least 2^-100 and finite.
+inline void quantise_finite(const float* x, float absmax, Q8Block& out) {
+  const V inverse = set1(127.f / absmax);
+  const __m512i a = _mm512_cvtps_epi32(mul(load(x), inverse)),
+                b = _mm512_cvtps_epi32(mul(load(x + 16), inverse));
+  _mm_store_si128(reinterpret_cast<__m128i*>(out.q), _mm512_cvtepi32_epi8(a));
+  _mm_store_si128(reinterpret_cast<__m128i*>(out.q) + 1, _mm512_cvtepi32_epi8(b));
+  const int32_t half = _mm512_reduce_add_epi32(a), sum = half + _mm512_reduce_add_epi32(b);
+  out.s = absmax / 127.f;
+  out.s_sum = out.s * float(sum);
+  out.minus128_sum = -128 * sum;
+  out.minus128_half = -128 * half;
+}
+// The largest magnitude among 32 floats, as bits: a NaN is above infinity.
+inline uint32_t absmax_bits(const float* x) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+  const __m512i b = _mm512_and_si512(_mm512_loadu_si512(x + 16), magnitude);
+  return uint32_t(_mm512_reduce_max_epi32(_mm512_max_epi32(a, b)));
+}
+
+// One level of the fixed tree for pairs of vectors: halves, quarters, ... of a and b, added and laid side by
+// side.
+inline V tree_8(V a, V b) {
+  return add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+}
+inline V tree_4(V a, V b) {
+  return add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+}
+inline V tree_2(V a, V b) {
+  return add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+}
+inline V tree_1(V a, V b) {
+  return add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+}
+
+// Lane j = dot(q, k + j * ldk) over n elements (a multiple of 16), in the order of numeric::dot. 15 tree
+// steps serve 16 dots: one by one they would cost as much as the products of a head of 64.
+inline V dot16(const float* q, const float* k, int64_t ldk, int32_t n) {
+  V acc[16];
+  _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = zero();
+  for (int32_t i = 0; i < n; i += 16) {
+    const V v = load(q + i);
+    _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = fma(v, load(k + j * ldk + i), acc[j]);
+  }
+  V quarter[4];
+  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) quarter[i] =
+      tree_4(tree_8(acc[i], acc[4 + i]), tree_8(acc[8 + i], acc[12 + i]));
+  return tree_1(tree_2(quarter[0], quarter[1]), tree_2(quarter[2], quarter[3]));
+}
+
+}  // namespace
+}  // namespace gapless
