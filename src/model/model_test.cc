@@ -123,10 +123,10 @@ TEST_P(TinyModels, float_weights_match_double_precision) {
 
 // Quantised weights read activations of 8 bits.
 TEST_P(TinyModels, every_weight_type_matches_double_precision) {
-  EXPECT_LT(against_naive(GetParam(), {}).relative, 0.03) << "mixture";
+  EXPECT_LT(against_naive(GetParam(), {}).relative, 0.035) << "mixture";
   for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
                            DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
-    EXPECT_LT(against_naive(GetParam(), {.dtype = type}).relative, 0.03) << dtype_info(uint32_t(type))->name;
+    EXPECT_LT(against_naive(GetParam(), {.dtype = type}).relative, 0.035) << dtype_info(uint32_t(type))->name;
   }
 }
 

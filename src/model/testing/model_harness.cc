@@ -15,8 +15,9 @@ constexpr int32_t kLogitRows = 32;  // computed at once: Gemma's rows are 1 MB e
 Result<std::unique_ptr<ModelHarness>> ModelHarness::create(const GgufFile& file,
                                                            const HarnessOptions& options) {
   CHECK(options.table != nullptr);
-  ASSIGN_OR_RETURN(std::unique_ptr<Device> device, make_device("cpu", {.threads = 1}));
-  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, load_model(file, *device, {.threads = options.threads}));
+  ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                   make_device("cpu", {.threads = std::max(1, options.threads)}));
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, load_model(file, *device));
   RETURN_IF_ERROR(model->reserve(*device, std::max(options.max_rows, kLogitRows)));
   std::unique_ptr<ModelHarness> harness(new ModelHarness(std::move(device), std::move(model), options));
   RETURN_IF_ERROR(harness->allocate());
@@ -37,6 +38,7 @@ Status ModelHarness::allocate() {
   const size_t bytes = size_t(layer_stride) * size_t(c.n_layers) * sizeof(uint16_t);
   ASSIGN_OR_RETURN(k_, device_->allocate(bytes, MemoryKind::kDevice));
   ASSIGN_OR_RETURN(v_, device_->allocate(bytes, MemoryKind::kDevice));
+  if (options_.threads > 0) stream_ = device_->create_stream();
   ASSIGN_OR_RETURN(scratch_, device_->allocate(kOpScratchBytes, MemoryKind::kDevice));
   page_table_.resize(size_t(pages) * size_t(options_.slots));
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
@@ -81,11 +83,16 @@ ForwardInputs ModelHarness::prepare(std::span<const HarnessRow> rows) {
           .n_logit_rows = &n_rows_};
 }
 
-void ModelHarness::execute(const OpList& ops) {
+void ModelHarness::execute(std::unique_ptr<OpList> ops) {
+  if (stream_) {
+    const Status status = stream_->submit(std::move(ops))->wait();
+    CHECK(status.is_ok(), "{}", status.message());
+    return;
+  }
   OpContext context{.worker = 0,
                     .scratch = {scratch_.as<std::byte>(), kOpScratchBytes},
                     .fail_fn = [](OpContext&, Status status) { CHECK(false, "{}", status.message()); }};
-  for (const Op& op : ops.ops()) {
+  for (const Op& op : ops->ops()) {
     const int32_t chunks = op.chunks(op.params);
     for (int32_t chunk = 0; chunk < chunks; ++chunk) op.run(op.params, chunk, context);
   }
@@ -93,16 +100,16 @@ void ModelHarness::execute(const OpList& ops) {
 
 void ModelHarness::step(std::span<const HarnessRow> rows, const OnLogits& on_logits) {
   const ForwardInputs in = prepare(rows);
-  OpList ops;
-  model_->forward(ops, *options_.table, in, kv_);
-  execute(ops);
+  auto ops = std::make_unique<OpList>();
+  model_->forward(*ops, *options_.table, in, kv_);
+  execute(std::move(ops));
   if (!on_logits) return;
   const int64_t ld = (model_->config().vocab_size + 15) / 16 * 16;
   std::vector<float> logits(size_t(kLogitRows * ld));
   for (int32_t begin = 0; begin < n_rows_; begin += kLogitRows) {
-    ops.clear();
-    model_->logits(ops, *options_.table, in, begin, kLogitRows, logits.data(), ld);
-    execute(ops);
+    ops = std::make_unique<OpList>();
+    model_->logits(*ops, *options_.table, in, begin, kLogitRows, logits.data(), ld);
+    execute(std::move(ops));
     for (int32_t i = begin; i < std::min(n_rows_, begin + kLogitRows); ++i) {
       on_logits(size_t(i), {logits.data() + (i - begin) * ld, size_t(model_->config().vocab_size)});
     }

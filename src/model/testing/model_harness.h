@@ -22,7 +22,7 @@ struct HarnessOptions {
   int32_t max_tokens = 256;  // of a sequence
   int32_t page_size = 16;
   KvDtype kv_dtype = KvDtype::kF16;
-  int threads = 0;  // of the load
+  int threads = 0;  // of the device's stream; 0: operations run one by one on the calling thread
 };
 
 struct HarnessRow {
@@ -48,9 +48,10 @@ class ModelHarness {
   ModelHarness(std::unique_ptr<Device> device, std::unique_ptr<Model> model, const HarnessOptions& options);
   Status allocate();
   ForwardInputs prepare(std::span<const HarnessRow> rows);
-  void execute(const OpList& ops);
+  void execute(std::unique_ptr<OpList> ops);
 
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;  // null without threads
   std::unique_ptr<Model> model_;
   HarnessOptions options_;
   Buffer k_, v_, scratch_;

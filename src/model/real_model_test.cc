@@ -1,0 +1,165 @@
+// The real models against float32 numbers computed elsewhere (tests/data). Needs GAPLESS_SMOLLM2 and
+// GAPLESS_GEMMA3: paths of SmolLM2-135M-Instruct Q4_1 and Gemma 3 270M Q4_K_M.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "device/registry.h"
+#include "kernels/isa.h"
+#include "model/gguf.h"
+#include "model/registry.h"
+#include "model/testing/gguf_mutations.h"
+#include "model/testing/model_harness.h"
+
+namespace gapless {
+namespace {
+
+using testing::HarnessOptions;
+using testing::ModelHarness;
+
+struct RealModel {
+  const char* variable;
+  const char* reference;
+};
+
+double log_probability(std::span<const float> logits, int32_t id) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double(logit) - most);
+  return double(logits[size_t(id)]) - most - std::log(sum);
+}
+
+class RealModels : public ::testing::TestWithParam<RealModel> {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv(GetParam().variable);
+    ASSERT_NE(path, nullptr) << "set " << GetParam().variable << " to the model's path";
+    path_ = path;
+  }
+  std::unique_ptr<ModelHarness> load(const HarnessOptions& options) {
+    const GgufFile file = GgufFile::open(path_).value();
+    return ModelHarness::create(file, options).value();
+  }
+  static nlohmann::json reference() {
+    std::ifstream file(std::string(GAPLESS_TEST_DATA "/") + GetParam().reference);
+    return nlohmann::json::parse(file);
+  }
+  std::string path_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Files, RealModels,
+                         ::testing::Values(RealModel{"GAPLESS_SMOLLM2", "smollm2_reference.json"},
+                                           RealModel{"GAPLESS_GEMMA3", "gemma3_reference.json"}),
+                         [](const auto& info) { return info.index == 0 ? "smollm2" : "gemma3"; });
+
+// Memory of mapped files that this process has in RAM.
+double resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "RssFile:") continue;
+    double kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+const OpTable* best_table() {
+  return op_table(best_isa());
+}
+
+// Mean |d log probability| of prompt tokens at most 0.05, mean negative log likelihood within 0.5 %, and
+// every greedy answer begins with the tokens of which the reference is sure (margin of at least 0.25).
+TEST_P(RealModels, agrees_with_float32) {
+  const auto harness =
+      load({.table = best_table(), .max_rows = 512, .slots = 1, .max_tokens = 1024, .threads = 2});
+  double difference = 0, largest = 0, nll = 0, nll_reference = 0;
+  int count = 0, greedy_same = 0, greedy_sure = 0;
+  for (const nlohmann::json& c : reference().at("cases")) {
+    const std::vector<int32_t> ids = c.at("prompt_ids");
+    double case_difference = 0;
+    harness->for_each_logits(ids, 512, 0, [&](size_t row, std::span<const float> logits) {
+      if (row + 1 == ids.size()) return;
+      const double expected = c.at("prompt_logprobs")[row + 1], got = log_probability(logits, ids[row + 1]);
+      case_difference += std::fabs(got - expected);
+      largest = std::max(largest, std::fabs(got - expected));
+      nll -= got;
+      nll_reference -= expected;
+    });
+    count += int(ids.size()) - 1;
+    difference += case_difference;
+    std::vector<int32_t> sure = c.at("greedy_ids");
+    sure.resize(c.at("greedy_sure_tokens"));
+    const bool same = harness->greedy(ids, int32_t(sure.size())) == sure;
+    EXPECT_TRUE(same) << c.at("name") << ": greedy answer differs where the reference is sure";
+    greedy_sure += !sure.empty();
+    greedy_same += same && !sure.empty();
+    std::printf("%-24s %4zu tokens, mean |d| %.4f\n", c.at("name").get<std::string>().c_str(), ids.size(),
+                case_difference / std::max<double>(1, double(ids.size()) - 1));
+  }
+  std::printf("%d tokens, mean |d| %.4f, largest %.3f, NLL %.3f %% off, greedy %d of %d\n", count,
+              difference / count, largest, 100 * (nll / nll_reference - 1), greedy_same, greedy_sure);
+  EXPECT_LE(difference / count, 0.05);
+  EXPECT_LE(std::fabs(nll / nll_reference - 1), 0.005);
+}
+
+TEST_P(RealModels, chunks_pages_and_threads_do_not_change_a_bit) {
+  std::vector<int32_t> ids = reference().at("cases").back().at("prompt_ids");
+  ids.resize(96);
+  HarnessOptions options{.table = best_table(), .max_rows = 96, .slots = 2, .max_tokens = 96, .threads = 2};
+  const auto expected = load(options)->run(ids, 96);
+  options.threads = 0;
+  options.page_size = 1;
+  const auto harness = load(options);
+  EXPECT_EQ(harness->run(ids, 1, 0), expected);
+  EXPECT_EQ(harness->run(ids, 13, 1), expected);
+}
+
+TEST_P(RealModels, loads_fast_and_gives_the_file_back) {
+  const GgufFile file = GgufFile::open(path_).value();
+  const auto device = make_device("cpu", {.threads = 1}).value();
+  (void)load_model(file, *device).value();  // warms the page cache
+  const auto start = std::chrono::steady_clock::now();
+  const auto model = load_model(file, *device).value();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double resident = resident_file_bytes();
+  std::printf("%.2f s for %.0f MB, %.1f MB of files still mapped in\n", seconds,
+              double(file.file_bytes()) / 1e6, resident / 1e6);
+  EXPECT_LT(seconds, 0.3 + double(file.file_bytes()) / 150e6);
+  EXPECT_LT(resident, 60e6);
+}
+
+// The header of a real file: hundreds of thousands of strings.
+TEST_P(RealModels, A_GG_1_mutated_headers) {
+  constexpr int kMutations = 10000;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const MappedFile mapping = MappedFile::open(path_).value();
+  const size_t header_bytes = GgufFile::parse("real", mapping.bytes())->data_offset();
+  // Only the header exists in memory; the tensors' data is never touched, but a file of the right size must
+  // be there.
+  testing::Bytes bytes(mapping.bytes().size());
+  std::copy_n(mapping.bytes().begin(), header_bytes, bytes.begin());
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  for (int i = 0; i < kMutations; ++i) {
+    const auto changed = testing::overwrite_header(std::span(bytes).first(header_bytes), random);
+    const testing::Cost cost;
+    const Result<GgufFile> file = GgufFile::parse("mutated.gguf", bytes);
+    refused += !file.is_ok();
+    ASSERT_LT(cost.seconds(), 1.0) << "mutation " << i;
+    ASSERT_LT(cost.allocated(), size_t(100) << 20) << "mutation " << i;
+    std::copy(mapping.bytes().begin() + ptrdiff_t(changed.begin),
+              mapping.bytes().begin() + ptrdiff_t(changed.end), bytes.begin() + ptrdiff_t(changed.begin));
+  }
+  EXPECT_GT(refused, 0);
+}
+
+}  // namespace
+}  // namespace gapless
