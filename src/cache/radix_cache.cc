@@ -167,6 +167,7 @@ RadixNode& RadixCache::add_leaf(RadixNode& parent, std::span<const int32_t> ids,
   leaf->pages_ = allocator_.give_to_tree(std::move(pages));
   CHECK_EQ(leaf->pages_.size() * page_size_, leaf->ids_.size());
   leaf->last_access_ = clock_;
+  version_++;
   evictable_pages_ += int32_t(leaf->pages_.size());
   RadixNode& result = *leaf;
   attach(parent, std::move(leaf));
@@ -250,6 +251,7 @@ int32_t RadixCache::evict(int32_t n_pages) {
     allocator_.free_tree_pages(std::span(leaf.pages_).subspan(keep));
     evictable_pages_ -= n;
     freed += n;
+    version_++;
     if (keep > 0) {
       leaf.pages_.resize(keep);
       leaf.ids_.resize(keep * page_size_);

@@ -93,6 +93,8 @@ class RadixCache {
   int32_t flush();
 
   int32_t evictable_pages() const { return evictable_pages_; }
+  // Changes whenever find() could give another length.
+  uint64_t version() const { return version_; }
   int32_t total_pages() const { return allocator_.count(PageState::kTree); }
   // Locks as found in the tree: each handle counts once.
   int64_t handles() const;
@@ -139,7 +141,7 @@ class RadixCache {
   // tree.
   std::set<RadixNode*, LeafOrder> leaves_;
   int32_t evictable_pages_ = 0;
-  uint64_t clock_ = 0, next_id_ = 0;
+  uint64_t clock_ = 0, next_id_ = 0, version_ = 0;
 };
 
 }  // namespace gapless

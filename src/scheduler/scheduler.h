@@ -1,0 +1,162 @@
+// Decides what runs. Owns every Req, the queue, the running list, the prefix cache and the host side of the
+// pools; one thread. The loop (event_loop.cc) is: ingest requests, compose a batch, launch it, process its
+// result.
+//
+// Launched batches are frozen and named by id. What they name (slots, pages, locks) is given back when the
+// last of them has completed; a request that ends or is retracted before that leaves its resources on the
+// retiring list.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/queue.h"
+#include "base/thread.h"
+#include "sampling/token_bytes.h"
+#include "scheduler/schedule_batch.h"
+#include "scheduler/schedule_policy.h"
+#include "scheduler/scheduler_metrics.h"
+#include "worker/model_worker.h"
+
+namespace gapless {
+
+// What get_next_batch_to_run decided.
+struct BatchPlan {
+  std::optional<ScheduleBatch> batch;
+};
+
+// A launched batch: its rows and the ticket of its result.
+struct InFlight {
+  uint64_t id;
+  ScheduleBatch batch;
+  PendingForward ticket;
+};
+
+// What a loop would have to wait for before its next step.
+enum class LoopWait : uint8_t { kNothing, kRequests, kResult, kStopped };
+
+class Scheduler {
+ public:
+  struct Deps {
+    ModelWorkerClient& worker;
+    TokenSink& sink;
+    Queue<SchedulerMessage>& inbox;
+    std::shared_ptr<const TokenBytes> token_bytes;
+    MetricsRegistry& metrics;
+    KvAllocator::FreedHook on_page_freed = {};
+  };
+  // `config` has passed check_scheduler_config().
+  Scheduler(const SchedulerConfig& config, Deps deps);
+  ~Scheduler();
+
+  // Runs until the inbox is closed and everything in it has been answered. Sleeps while there is nothing to
+  // do.
+  void event_loop_normal();
+  // The same up to the next wait: never blocks, so that a test can drive the scheduler and its worker from
+  // one thread. The caller does what event_loop_normal does for each kind of wait.
+  LoopWait step_normal();
+
+  // Any thread.
+  SchedulerStats stats() const { return read_stats(metrics_); }
+
+  // The conservation laws of pages, slots and locks; empty when they hold, else what is wrong. Scheduler
+  // thread, between steps.
+  std::string check_memory() const;
+
+ private:
+  friend class SchedulerTestPeer;
+
+  // Intake (scheduler.cc).
+  void ingest_requests();
+  void wait_for_requests();
+  void handle(std::unique_ptr<Request> request);
+  void handle(const AbortRequest& abort);
+  void handle(FlushCache flush);
+  void refuse(const Request& request, const Status& status);
+  void flush_cache_when_drained();
+
+  // Composition (scheduler.cc).
+  BatchPlan get_next_batch_to_run();
+  std::vector<Req*> decode_candidates() const;
+  void get_new_batch_prefill(ScheduleBatch& batch, size_t decode_rows, int32_t reserved_pages, bool admit);
+  void admit_waiting(PrefillAdder& adder);
+  void on_admitted(Req& req);
+  // Gives every row its page for this step. False when requests had to be retracted for it.
+  bool update_running_batch(ScheduleBatch& batch, std::vector<Req*>& rows);
+  int32_t pages_needed(const std::vector<Req*>& rows) const;
+  void retract_decode(std::vector<Req*>& rows);
+  void retract(Req& req);
+  InFlight run_batch(ScheduleBatch&& batch);
+
+  // Results (batch_result.cc).
+  void process_batch_result(InFlight&& launched);
+  void process_batch_result_prefill(const ScheduledRow& row, RowResult& result);
+  void process_batch_result_decode(const ScheduledRow& row, RowResult& result);
+  void on_late_result(const ScheduledRow& row, RowResult& result);
+  void append_prompt_logprobs(Req& req, RowResult& result);
+  void append_token(Req& req, RowResult& result);
+  TokenDelta& add_delta(Req& req);
+  void finish(Req& req, Finish finish, TokenDelta& delta);
+  void release(Req& req);
+  void on_batch_completed(const ScheduleBatch& batch, uint64_t id);
+  void retire_finished();
+  void send_deltas();
+
+  // invariants.cc
+  void on_idle();
+  void heal_memory(const std::string& problem);
+  std::string check_pages(std::vector<PageState>& owned) const;
+  std::string check_requests() const;
+  std::vector<int32_t> owned_slots() const;
+
+  int32_t n_live() const { return int32_t(running_.size()) + (chunked_req_ ? 1 : 0); }
+  template <class F>
+  void for_each_live(const F& f) const {
+    for (Req* req : running_) {
+      if (req->admitted()) f(*req);
+    }
+    if (chunked_req_) f(*chunked_req_);
+  }
+  void update_gauges();
+
+  const SchedulerConfig config_;
+  ModelWorkerClient& worker_;
+  TokenSink& sink_;
+  Queue<SchedulerMessage>& inbox_;
+  const std::shared_ptr<const TokenBytes> token_bytes_;
+  mutable SchedulerMetrics metrics_;
+  ThreadRole role_;
+
+  KvMemory memory_;
+  std::unordered_map<RequestId, std::unique_ptr<ReqGroup>> groups_;  // after memory_: handles go first
+  struct Retiring {
+    uint64_t last_batch_id;
+    ReqResources held;
+  };
+  std::vector<Retiring> retiring_;
+
+  std::deque<SchedulerMessage> messages_;
+  std::deque<Req*> waiting_;        // retracted requests in front, then in order of arrival
+  std::vector<Req*> running_;       // kDecode, and those that finished since the last batch was composed
+  Req* chunked_req_ = nullptr;      // kPrefill between two chunks
+  std::vector<Req*> finished_;      // kFinished and not yet forgotten
+  std::deque<InFlight> in_flight_;  // oldest first
+  PagesBeingWritten writing_;
+  std::vector<std::function<void(int64_t)>> flushes_;
+  std::vector<TokenDelta> deltas_;
+
+  NewTokenRatio new_token_ratio_;
+  std::mt19937_64 rng_;
+  uint64_t next_batch_id_ = 1, next_arrival_ = 0;
+  int32_t consecutive_prefill_ =
+      0;  // prefill-only batches since the last one with decode rows, while such rows waited
+};
+
+}  // namespace gapless

@@ -1,0 +1,47 @@
+// What the scheduler counts. Updated on its thread, readable from any.
+#pragma once
+
+#include <cstdint>
+
+#include "base/metrics.h"
+#include "scheduler/request.h"
+
+namespace gapless {
+
+struct SchedulerMetrics {
+  explicit SchedulerMetrics(MetricsRegistry& registry);
+
+  Counter& finished(FinishReason reason) { return *finished_[size_t(reason)]; }
+  Counter& steps(ForwardMode mode) { return *steps_[size_t(mode)]; }
+
+  Counter& prompt_tokens;      // of admitted requests, once for all n choices, as usage counts them
+  Counter& generation_tokens;  // sum over choices
+  Counter& cached_tokens;      // prompt tokens that were not computed, as usage reports them
+  Counter& prefill_tokens;     // computed prompt tokens, with what retraction made necessary again
+  Counter& retractions;
+  Counter& rejected;  // refused at the door: invalid or queue full
+  Counter& kv_healed;
+  Gauge& running;
+  Gauge& queued;
+  Gauge& kv_used_tokens;       // held by requests or launched batches
+  Gauge& kv_cached_tokens;     // in the prefix cache
+  Gauge& kv_evictable_tokens;  // of those, not in use
+  Gauge& kv_total_tokens;
+  Gauge& new_token_ratio;
+  Histogram& queue_seconds;  // arrival to first admission
+
+ private:
+  Counter* finished_[4];
+  Counter* steps_[4];
+};
+
+// A picture of the scheduler for logs and /health. The values belong together only roughly.
+struct SchedulerStats {
+  int64_t running = 0, queued = 0;
+  int64_t kv_used_tokens = 0, kv_cached_tokens = 0, kv_total_tokens = 0;
+  int64_t prompt_tokens = 0, generation_tokens = 0, cached_tokens = 0;
+  int64_t steps = 0, retractions = 0, kv_healed = 0;
+};
+SchedulerStats read_stats(SchedulerMetrics& metrics);
+
+}  // namespace gapless

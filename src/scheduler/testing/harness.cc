@@ -1,0 +1,116 @@
+#include "scheduler/testing/harness.h"
+
+#include <gtest/gtest.h>
+
+namespace gapless::testing {
+
+SchedulerConfig small_config() {
+  SchedulerConfig config;
+  config.max_running_requests = 8;
+  config.max_total_tokens = 256;
+  config.page_size = 4;
+  config.context_length = 128;
+  config.chunked_prefill_size = 16;
+  config.vocab_size = 64;
+  config.eos_ids = {0, 1};
+  return config;
+}
+
+std::shared_ptr<const TokenBytes> small_vocabulary(int32_t vocab_size) {
+  auto tokens = std::make_shared<TokenBytes>();
+  tokens->offsets.push_back(0);
+  for (int32_t id = 0; id < vocab_size; id++) {
+    tokens->bytes += std::string(size_t(1 + id % 3), char('a' + id % 5));
+    tokens->offsets.push_back(uint32_t(tokens->bytes.size()));
+    tokens->control.push_back(id < 2);
+  }
+  return tokens;
+}
+
+std::vector<int32_t> prompt(int32_t n, int32_t flavour) {
+  std::vector<int32_t> ids(n);
+  for (int32_t i = 0; i < n; i++) ids[i] = 2 + (i * 7 + flavour * 13 + i * i % 11) % 60;
+  return ids;
+}
+
+Request make_request(RequestId id, std::vector<int32_t> prompt_ids, int32_t max_tokens) {
+  Request r;
+  r.id = id;
+  r.prompt_ids = std::move(prompt_ids);
+  r.params.max_tokens = max_tokens;
+  r.params.seed = id;
+  r.params.ignore_eos = true;
+  r.arrival = Clock::now();
+  return r;
+}
+
+Harness::Harness(SchedulerConfig c)
+    : config(std::move(c)), tokens(small_vocabulary(config.vocab_size)), worker(config) {
+  scheduler = std::make_unique<Scheduler>(
+      config,
+      Scheduler::Deps{worker, *this, inbox, tokens, metrics, [this](int32_t page) { worker.poison(page); }});
+}
+
+Harness::~Harness() {
+  for (const std::string& error : worker.errors()) ADD_FAILURE() << error;
+  EXPECT_EQ(scheduler->stats().kv_healed, 0);
+}
+
+void Harness::push(SchedulerMessage message) {
+  ASSERT_TRUE(inbox.try_push(std::move(message)));
+}
+
+LoopWait Harness::step() {
+  const LoopWait wait = scheduler->step_normal();
+  steps++;
+  EXPECT_EQ(scheduler->check_memory(), "") << "after step " << steps;
+  if (wait == LoopWait::kResult) worker.run_one();
+  return wait;
+}
+
+void Harness::run_until_idle() {
+  for (int i = 0; i < 100000; i++) {
+    const LoopWait wait = step();
+    if (wait == LoopWait::kStopped || (wait == LoopWait::kRequests && inbox.size() == 0)) return;
+  }
+  ADD_FAILURE() << "never idle";
+}
+
+void Harness::on_tokens(std::vector<TokenDelta> deltas) {
+  calls_to_sink++;
+  EXPECT_FALSE(deltas.empty());
+  for (TokenDelta& delta : deltas) {
+    const std::string who = fmt::format("request {}.{}", delta.id, delta.choice);
+    const bool known = received.contains({delta.id, delta.choice});
+    Received& r = received[{delta.id, delta.choice}];
+    EXPECT_FALSE(r.finish.has_value()) << who << ": a delta after the last one";
+    EXPECT_EQ(delta.first, !known) << who;
+    EXPECT_TRUE(!delta.tokens.empty() || delta.finish) << who << ": an empty delta";
+    EXPECT_GE(delta.visible_bytes, r.visible_bytes) << who << ": shown text is taken back";
+    r.visible_bytes = delta.visible_bytes;
+    if (delta.first) {
+      r.prompt_tokens = delta.prompt_tokens;
+      r.cached_tokens = delta.cached_tokens;
+      r.prompt_logprobs = std::move(delta.prompt_logprobs);
+      EXPECT_TRUE(r.cached_tokens >= 0 && r.cached_tokens <= r.prompt_tokens) << who;
+    }
+    for (OutputToken& token : delta.tokens) {
+      EXPECT_GE(token.id, 0) << who;
+      r.ids.push_back(token.id);
+      r.logprobs.push_back(token.logprob);
+      r.steps.push_back(int64_t(worker.steps().size()));
+    }
+    if (delta.finish) r.finish = std::move(delta.finish);
+  }
+}
+
+void Harness::expect_nothing_left() {
+  EXPECT_EQ(scheduler->check_memory(), "");
+  const SchedulerStats stats = scheduler->stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.queued, 0);
+  EXPECT_EQ(stats.kv_used_tokens, 0);
+  EXPECT_EQ(stats.kv_healed, 0);
+}
+
+}  // namespace gapless::testing
