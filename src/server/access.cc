@@ -1,0 +1,91 @@
+#include "server/access.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+namespace gapless {
+
+namespace {
+
+// Takes as long for a wrong key as for a right one of the same length.
+bool equal_constant_time(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); i++) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+std::string_view bearer_token(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (authorization.size() < kScheme.size()) return {};
+  for (size_t i = 0; i < kScheme.size(); i++) {
+    if (std::tolower(static_cast<unsigned char>(authorization[i])) != kScheme[i]) return {};
+  }
+  authorization.remove_prefix(kScheme.size());
+  while (!authorization.empty() && authorization.front() == ' ') authorization.remove_prefix(1);
+  return authorization;
+}
+
+bool is_header_text(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> read_api_key_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return Status::invalid("--api-key-file {}: {}", path, std::strerror(errno));
+  std::vector<std::string> keys;
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty() && line[0] != '#') keys.push_back(line);
+  }
+  if (keys.empty()) return Status::invalid("--api-key-file {} holds no key", path);
+  return keys;
+}
+
+Status AccessRules::authorize(const HttpRequest& request) const {
+  if (api_keys_.empty() || request.method == "OPTIONS") return {};
+  if (request.path == "/health" || request.path == "/ready") return {};
+  const std::string_view token = bearer_token(request.authorization);
+  bool known = false;
+  for (const std::string& key : api_keys_) known |= equal_constant_time(key, token);
+  if (known) return {};
+  return {StatusCode::kUnauthenticated, token.empty()
+                                            ? "an API key is needed: send it as 'Authorization: Bearer KEY'"
+                                            : "this API key is not known here"};
+}
+
+bool AccessRules::origin_allowed(const std::string& origin) const {
+  if (origin.empty() || !is_header_text(origin)) return false;
+  return std::any_of(cors_origins_.begin(), cors_origins_.end(),
+                     [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+}
+
+HttpResponse AccessRules::preflight(const HttpRequest& request) const {
+  HttpResponse response;
+  response.status = 204;
+  response.content_type.clear();
+  if (!origin_allowed(request.origin)) return response;
+  const bool named = !request.preflight_headers.empty() && is_header_text(request.preflight_headers);
+  response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS");
+  response.headers.emplace_back(
+      "Access-Control-Allow-Headers",
+      named ? request.preflight_headers : "Authorization, Content-Type, X-Request-Id");
+  response.headers.emplace_back("Access-Control-Max-Age", "86400");
+  return response;
+}
+
+void AccessRules::add_cors_headers(const HttpRequest& request, HttpResponse& response) const {
+  if (cors_origins_.empty()) return;
+  response.headers.emplace_back("Vary", "Origin");
+  if (!origin_allowed(request.origin)) return;
+  response.headers.emplace_back("Access-Control-Allow-Origin", request.origin);
+  response.headers.emplace_back("Access-Control-Allow-Credentials", "true");
+  response.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+}
+
+}  // namespace gapless

@@ -1,0 +1,61 @@
+// The answers to one HTTP request while they grow, and how an endpoint writes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine_api.h"
+
+namespace gapless {
+
+struct PromptState {
+  RequestId id = 0;
+  std::optional<Accepted> accepted;
+  PromptScored scored;
+  bool ended = false;  // Done or Failed has come
+  Usage usage;         // final once ended
+};
+
+// One of the answers to one of the prompts.
+struct Choice {
+  int32_t index = 0;  // as the client sees it: prompt * n + choice
+  const PromptState* prompt = nullptr;
+  std::string text;               // not streamed: all of it
+  std::vector<TokenText> tokens;  // not streamed, logprobs wanted: all of them
+  int64_t n_tokens = 0;
+  std::optional<Finish> finish;
+  bool opened = false;      // streamed: its first chunk has been written
+  int64_t code_points = 0;  // completions: of the echoed prompt and the tokens so far, for text_offset
+};
+
+// What all JSON objects of one response share.
+struct AnswerHeader {
+  std::string id;  // "chatcmpl-..." or "cmpl-..."
+  int64_t created = 0;
+  std::string model, fingerprint, request_id;
+};
+
+// How the usage field of a chunk looks: absent, null, or filled.
+struct ChunkUsage {
+  enum class Kind { kAbsent, kNull, kFilled } kind = Kind::kAbsent;
+  Usage usage;
+};
+
+class AnswerFormat {
+ public:
+  virtual ~AnswerFormat() = default;
+  // Appends the SSE events for one delta of one choice. The first one of a choice also appends what opens it
+  // (role; echoed prompt). delta.finish, where set, is not an error: see stream_failure.
+  virtual void stream_delta(const AnswerHeader& header, Choice& choice, const ChoiceDelta& delta,
+                            const ChunkUsage& usage, std::string& out) const = 0;
+  // The whole response body: every choice has its finish.
+  virtual std::string whole(const AnswerHeader& header, std::vector<Choice>& choices,
+                            const Usage& usage) const = 0;
+  // The object name of chunks, for the chunk that carries the usage alone.
+  virtual const char* chunk_object() const = 0;
+  virtual bool wants_tokens() const = 0;
+};
+
+}  // namespace gapless

@@ -1,0 +1,89 @@
+#include "server/answer_json.h"
+
+#include "server/api_error.h"
+
+namespace gapless {
+
+namespace {
+
+const char* finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "error";
+}
+
+}  // namespace
+
+void begin_answer(JsonWriter& w, const AnswerHeader& header, const char* object) {
+  w.begin_object();
+  w.key("id").string(header.id);
+  w.key("object").string(object);
+  w.key("created").integer(header.created);
+  w.key("model").string(header.model);
+  w.key("system_fingerprint").string(header.fingerprint);
+}
+
+void write_usage(JsonWriter& w, const Usage& usage) {
+  w.key("usage").begin_object();
+  w.key("prompt_tokens").integer(usage.prompt_tokens);
+  w.key("completion_tokens").integer(usage.completion_tokens);
+  w.key("total_tokens").integer(int64_t(usage.prompt_tokens) + usage.completion_tokens);
+  w.key("prompt_tokens_details")
+      .begin_object()
+      .key("cached_tokens")
+      .integer(usage.cached_tokens)
+      .end_object();
+  w.key("completion_tokens_details").begin_object().key("reasoning_tokens").integer(0).end_object();
+  w.end_object();
+}
+
+void write_chunk_usage(JsonWriter& w, const ChunkUsage& usage) {
+  if (usage.kind == ChunkUsage::Kind::kNull) w.key("usage").null();
+  if (usage.kind == ChunkUsage::Kind::kFilled) write_usage(w, usage.usage);
+}
+
+void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std::string& request_id) {
+  w.key("finish_reason");
+  if (!finish) {
+    w.null();
+    return;
+  }
+  w.string(finish_name(finish->reason));
+  if (finish->reason != FinishReason::kError) return;
+  // {"error": {...}}: its inner object becomes the choice's member of the same name.
+  const std::string wrapped = error_json(finish->status, request_id);
+  w.key("error").raw(std::string_view(wrapped).substr(9, wrapped.size() - 10));
+}
+
+std::string token_text(const TokenText& token) {
+  std::string text;
+  append_utf8_lossy(text, token.bytes);
+  return text;
+}
+
+void append_usage_event(std::string& out, const AnswerHeader& header, const char* object,
+                        const Usage& usage) {
+  out += kSseData;
+  JsonWriter w(out);
+  begin_answer(w, header, object);
+  w.key("choices").begin_array().end_array();
+  write_usage(w, usage);
+  w.end_object();
+  out += kSseEnd;
+}
+
+void append_error_event(std::string& out, const Status& status, const std::string& request_id) {
+  out += kSseData;
+  out += error_json(status, request_id);
+  out += kSseEnd;
+}
+
+}  // namespace gapless

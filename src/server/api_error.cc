@@ -1,0 +1,102 @@
+#include "server/api_error.h"
+
+#include "base/log.h"
+#include "server/json_writer.h"
+
+namespace gapless {
+
+namespace {
+
+const char* error_type(int http_status) {
+  if (http_status == 401) return "authentication_error";
+  if (http_status == 429) return "rate_limit_error";
+  return http_status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+const char* default_code(StatusCode code) {
+  switch (code) {
+    case StatusCode::kUnauthenticated:
+      return "invalid_api_key";
+    case StatusCode::kNotFound:
+      return "not_found";
+    case StatusCode::kPayloadTooLarge:
+      return "payload_too_large";
+    case StatusCode::kResourceExhausted:
+      return "queue_full";
+    case StatusCode::kUnavailable:
+      return "unavailable";
+    case StatusCode::kInternal:
+      return "internal_error";
+    default:
+      return "";
+  }
+}
+
+std::string error_object(int http_status, std::string_view message, std::string_view param,
+                         std::string_view code) {
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("error").begin_object();
+  w.key("message").string(message);
+  w.key("type").string(error_type(http_status));
+  w.key("param").string_or_null(param);
+  w.key("code").string_or_null(code);
+  w.end_object().end_object();
+  return out;
+}
+
+}  // namespace
+
+int http_status_of(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return 200;
+    case StatusCode::kInvalidArgument:
+      return 400;
+    case StatusCode::kUnauthenticated:
+      return 401;
+    case StatusCode::kNotFound:
+      return 404;
+    case StatusCode::kPayloadTooLarge:
+      return 413;
+    case StatusCode::kResourceExhausted:
+      return 429;
+    case StatusCode::kCancelled:
+      return 499;
+    case StatusCode::kDeadlineExceeded:
+      return 504;
+    case StatusCode::kUnavailable:
+      return 503;
+    case StatusCode::kInternal:
+      return 500;
+  }
+  return 500;
+}
+
+std::string error_json(const Status& status, const std::string& request_id) {
+  std::string message = status.message();
+  if (status.code() == StatusCode::kInternal) {
+    spdlog::error("{} internal error: {}", request_id, status.message());
+    message = fmt::format("internal error; the server's log has the details under {}", request_id);
+  }
+  const std::string code = status.error_code().empty() ? default_code(status.code()) : status.error_code();
+  return error_object(http_status_of(status.code()), message, status.param(), code);
+}
+
+HttpResponse error_response(const Status& status, const std::string& request_id) {
+  HttpResponse response;
+  response.status = http_status_of(status.code());
+  response.body = error_json(status, request_id);
+  if (response.status == 429 || response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+HttpResponse error_response(int http_status, const std::string& message, const std::string& error_code) {
+  HttpResponse response;
+  response.status = http_status;
+  response.body = error_object(http_status, message, "", error_code);
+  return response;
+}
+
+}  // namespace gapless

@@ -1,0 +1,22 @@
+// How /v1/chat/completions answers.
+#pragma once
+
+#include "server/answer.h"
+
+namespace gapless {
+
+class ChatFormat final : public AnswerFormat {
+ public:
+  explicit ChatFormat(bool logprobs) : logprobs_(logprobs) {}
+  void stream_delta(const AnswerHeader& header, Choice& choice, const ChoiceDelta& delta,
+                    const ChunkUsage& usage, std::string& out) const override;
+  std::string whole(const AnswerHeader& header, std::vector<Choice>& choices,
+                    const Usage& usage) const override;
+  const char* chunk_object() const override { return "chat.completion.chunk"; }
+  bool wants_tokens() const override { return logprobs_; }
+
+ private:
+  const bool logprobs_;
+};
+
+}  // namespace gapless

@@ -1,0 +1,21 @@
+// The fields that chat and completions share.
+#pragma once
+
+#include "engine/engine_api.h"
+#include "server/field_reader.h"
+#include "server/generation_plan.h"
+
+namespace gapless {
+
+inline constexpr int32_t kMaxChoices = 128;          // n
+inline constexpr size_t kMaxStopStrings = 16;        // OpenAI allows 4; clients of other servers send more
+inline constexpr size_t kMaxStopStringBytes = 1024;  // each
+
+// model, n, stream, stream_options, and what would be wrong to ignore.
+void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
+                        GenerationPlan& plan);
+// Everything that shapes one answer: sampling parameters, seed, stop, max_tokens.
+void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t min_max_tokens,
+                          GenerateRequest& request);
+
+}  // namespace gapless

@@ -1,0 +1,179 @@
+#include "server/endpoints.h"
+
+#include <mutex>
+#include <optional>
+
+#include "server/api_error.h"
+#include "server/field_reader.h"
+#include "server/json_writer.h"
+
+namespace gapless {
+
+namespace {
+
+// A response that the text pool makes.
+class PoolResponse final : public PendingResponse, public std::enable_shared_from_this<PoolResponse> {
+ public:
+  using Job = std::function<Result<std::string>(const Serving&, std::string body)>;
+  PoolResponse(std::shared_ptr<Serving> serving, HttpRequest request, Job job)
+      : serving_(std::move(serving)), request_(std::move(request)), job_(std::move(job)) {}
+
+  void start(std::function<void()> wake) override {
+    auto work = [self = shared_from_this(), wake = std::move(wake)] {
+      self->finish(self->job_(*self->serving_, std::move(self->request_.body)));
+      wake();
+    };
+    if (serving_->engine.run_on_text_pool(std::move(work))) return;
+    finish(Status(StatusCode::kUnavailable, "the server is too busy with other texts, try again"));
+  }
+
+  Part take() override {
+    std::lock_guard lock(mutex_);
+    if (!result_) return {};
+    const Result<std::string> result = *std::exchange(result_, std::nullopt);
+    return {.head = result.is_ok() ? json_response(*result) : error_response(result.status(), request_.id),
+            .data = {},
+            .end = true};
+  }
+
+  void cancel(const Status& why) override { finish(why); }
+
+ private:
+  void finish(Result<std::string> result) {
+    std::lock_guard lock(mutex_);
+    if (!result_) result_ = std::move(result);
+  }
+
+  const std::shared_ptr<Serving> serving_;
+  HttpRequest request_;
+  const Job job_;
+  std::mutex mutex_;
+  std::optional<Result<std::string>> result_;
+};
+
+void write_model(JsonWriter& w, const ModelFacts& model) {
+  w.begin_object();
+  w.key("id").string(model.id);
+  w.key("object").string("model");
+  w.key("created").integer(model.created);
+  w.key("owned_by").string("gapless");
+  w.key("max_model_len").integer(model.context_length);
+  w.key("meta").begin_object();
+  w.key("architecture").string(model.architecture);
+  w.key("name").string(model.name);
+  w.key("quantisation").string(model.quantisation);
+  w.key("n_params").integer(model.n_params);
+  w.key("size").integer(model.file_bytes);
+  w.key("n_vocab").integer(model.vocab_size);
+  w.key("n_ctx_train").integer(model.context_length);
+  w.end_object().end_object();
+}
+
+std::string percent_decoded(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    const bool coded = text[i] == '%' && i + 2 < text.size() &&
+                       std::isxdigit(static_cast<unsigned char>(text[i + 1])) &&
+                       std::isxdigit(static_cast<unsigned char>(text[i + 2]));
+    out += coded ? static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16)) : text[i];
+    if (coded) i += 2;
+  }
+  return out;
+}
+
+Result<std::string> tokenize_body(const Serving& serving, std::string text) {
+  ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
+  FieldReader fields(body.root());
+  std::string content;
+  bool add_special = false, parse_special = true;
+  const char* field = fields.find("content") ? "content" : "prompt";
+  if (!fields.find(field)) fields.fail("content", "content is missing: the text to tokenize");
+  fields.string(field, content);
+  fields.boolean("add_special", add_special);
+  fields.boolean("parse_special", parse_special);
+  RETURN_IF_ERROR(fields.status());
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                   serving.engine.tokenize(content, add_special, parse_special));
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("tokens").begin_array();
+  for (const int32_t id : ids) w.integer(id);
+  w.end_array();
+  w.key("count").integer(int64_t(ids.size()));
+  w.key("max_model_len").integer(serving.engine.model().context_length);
+  w.end_object();
+  return out;
+}
+
+Result<std::string> detokenize_body(const Serving& serving, std::string text) {
+  ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
+  FieldReader fields(body.root());
+  std::vector<int32_t> ids;
+  bool skip_special = false;
+  if (!fields.find("tokens")) fields.fail("tokens", "tokens is missing: a list of token ids");
+  fields.integers("tokens", 0, serving.engine.model().vocab_size - 1, kMaxJsonValues, ids);
+  fields.boolean("skip_special_tokens", skip_special);
+  RETURN_IF_ERROR(fields.status());
+  ASSIGN_OR_RETURN(const std::string content, serving.engine.detokenize(ids, skip_special));
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("content").string(content).key("prompt").string(content).end_object();
+  return out;
+}
+
+}  // namespace
+
+HttpResponse json_response(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+HttpResponse describe_endpoints() {
+  return json_response(
+      R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
+      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics"]})"
+      "\n");
+}
+
+HttpResponse list_models(const ModelFacts& model) {
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("object").string("list").key("data").begin_array();
+  write_model(w, model);
+  w.end_array().end_object();
+  return json_response(std::move(out));
+}
+
+HttpResponse show_model(const ModelFacts& model, const std::string& id, const std::string& request_id) {
+  const std::string name = percent_decoded(id);
+  if (name != model.id) {
+    return error_response(Status(StatusCode::kNotFound,
+                                 fmt::format("the model '{}' does not exist here; this server serves '{}'",
+                                             printable(name), model.id))
+                              .with_param("model")
+                              .with_error_code("model_not_found"),
+                          request_id);
+  }
+  std::string out;
+  JsonWriter w(out);
+  write_model(w, model);
+  return json_response(std::move(out));
+}
+
+HttpResponse show_metrics(EngineApi& engine) {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = engine.metrics().prometheus_text();
+  return response;
+}
+
+std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request) {
+  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), tokenize_body);
+}
+
+std::shared_ptr<PendingResponse> detokenize(std::shared_ptr<Serving> serving, HttpRequest request) {
+  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), detokenize_body);
+}
+
+}  // namespace gapless

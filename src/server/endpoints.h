@@ -1,0 +1,24 @@
+// The endpoints that do not generate.
+#pragma once
+
+#include <memory>
+
+#include "server/http_message.h"
+#include "server/serving.h"
+
+namespace gapless {
+
+HttpResponse json_response(std::string body);
+// GET / : what can be called here.
+HttpResponse describe_endpoints();
+HttpResponse list_models(const ModelFacts& model);
+// GET /v1/models/{id}; id may be percent-encoded.
+HttpResponse show_model(const ModelFacts& model, const std::string& id, const std::string& request_id);
+HttpResponse show_metrics(EngineApi& engine);
+// POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
+// pool.
+std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request);
+// POST /detokenize {"tokens": [ids], "skip_special_tokens"} -> {"content": text}. On the text pool.
+std::shared_ptr<PendingResponse> detokenize(std::shared_ptr<Serving> serving, HttpRequest request);
+
+}  // namespace gapless

@@ -1,0 +1,38 @@
+// What a generation request's body asks for.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "server/answer.h"
+#include "server/json_body.h"
+
+namespace gapless {
+
+struct GenerationPlan {
+  std::vector<GenerateRequest> requests;  // one per prompt, not empty
+  int32_t n = 1;                          // answers per prompt
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  const char* id_prefix = "";
+  std::unique_ptr<AnswerFormat> format;
+};
+
+// What limits a request beyond its own fields.
+struct RequestLimits {
+  int32_t max_completion_logprobs = 5;
+  bool strict_model = false;
+};
+
+// Any thread. Errors are 400s (404 for an unknown model) that name the field.
+using PlanParser = std::function<Result<GenerationPlan>(const JsonBody& body, const ModelFacts& model,
+                                                        const RequestLimits& limits)>;
+
+Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts& model,
+                                          const RequestLimits& limits);
+Result<GenerationPlan> parse_completion_request(const JsonBody& body, const ModelFacts& model,
+                                                const RequestLimits& limits);
+
+}  // namespace gapless

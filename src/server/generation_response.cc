@@ -1,0 +1,297 @@
+#include "server/generation_response.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "server/answer_json.h"
+#include "server/api_error.h"
+
+namespace gapless {
+
+namespace {
+
+// A body up to this size is parsed at once (about a millisecond); a larger one would hold up every other
+// connection.
+constexpr size_t kInlineParseBytes = 64 << 10;
+
+const char* reason_name(const std::optional<Finish>& finish) {
+  if (!finish) return "none";
+  constexpr const char* kNames[] = {"stop", "length", "abort", "error"};
+  return kNames[static_cast<int>(finish->reason)];
+}
+
+}  // namespace
+
+GenerationResponse::GenerationResponse(std::shared_ptr<Serving> serving, PlanParser parser,
+                                       HttpRequest request)
+    : serving_(std::move(serving)), parser_(std::move(parser)), request_(std::move(request)) {}
+
+void GenerationResponse::start(std::function<void()> wake) {
+  wake_ = std::move(wake);
+  if (request_.body.size() <= kInlineParseBytes) return parse();
+  auto job = [self = shared_from_this()] {
+    self->parse();
+    self->wake_();
+  };
+  if (!serving_->engine.run_on_text_pool(std::move(job))) {
+    plan_ = Result<GenerationPlan>(
+        Status(StatusCode::kUnavailable, "too many requests are being read, try again"));
+  }
+}
+
+void GenerationResponse::parse() {
+  auto parsed = [this]() -> Result<GenerationPlan> {
+    ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(request_.body)));
+    return parser_(body, serving_->engine.model(), serving_->limits);
+  }();
+  std::lock_guard lock(plan_mutex_);
+  plan_ = std::move(parsed);
+}
+
+PendingResponse::Part GenerationResponse::take() {
+  if (stage_ == Stage::kEnded) return {};
+  if (stage_ == Stage::kParsing) {
+    if (!broken_.is_ok()) return refuse(broken_);
+    std::lock_guard lock(plan_mutex_);
+    if (!plan_) return {};
+    if (!plan_->is_ok()) return refuse(plan_->status());
+    stage_ = Stage::kWaiting;
+    submit();
+  }
+  receive();
+  if (stage_ == Stage::kStreaming) return stream_part();
+  if (!broken_.is_ok()) return refuse(broken_);
+  if (all_failed()) return refuse(choices_.front().finish->status);
+  if (!plan_->value().stream) return all_ended() ? whole_part() : Part{};
+  return all_accepted() && (!pending_.empty() || all_ended()) ? begin_stream() : Part{};
+}
+
+PendingResponse::Part GenerationResponse::keepalive() {
+  if (stage_ == Stage::kWaiting && plan_->value().stream && all_accepted()) {
+    Part part = begin_stream();
+    part.data.insert(0, kSseComment);
+    return part;
+  }
+  if (stage_ != Stage::kStreaming) return {};
+  return {.head = {}, .data = std::string(kSseComment), .end = false};
+}
+
+PendingResponse::Part GenerationResponse::begin_stream() {
+  stage_ = Stage::kStreaming;
+  Part part = stream_part();
+  part.head.emplace();
+  part.head->content_type = "text/event-stream; charset=utf-8";
+  part.head->headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  return part;
+}
+
+void GenerationResponse::submit() {
+  GenerationPlan& plan = plan_->value();
+  const ModelFacts& model = serving_->engine.model();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  header_ = {plan.id_prefix + request_.unique, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+             model.id, serving_->fingerprint, request_.id};
+  prompts_.resize(plan.requests.size());
+  choices_.resize(prompts_.size() * plan.n);
+  for (size_t i = 0; i < choices_.size(); i++) {
+    choices_[i].index = static_cast<int32_t>(i);
+    choices_[i].prompt = &prompts_[i / plan.n];
+  }
+  inbox_ = std::make_shared<EventInbox>(int32_t(prompts_.size()), plan.n, request_.received,
+                                        std::shared_ptr<ServerMetrics>(serving_, &serving_->metrics), wake_);
+  for (size_t i = 0; i < prompts_.size(); i++) {
+    prompts_[i].id = serving_->engine.submit(std::move(plan.requests[i]), inbox_->sink(int32_t(i)));
+  }
+}
+
+void GenerationResponse::receive() {
+  std::vector<EventInbox::PromptEvents> events = inbox_->take();
+  for (size_t i = 0; i < events.size(); i++) receive_prompt(i, std::move(events[i]));
+}
+
+void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents events) {
+  PromptState& prompt = prompts_[index];
+  if (events.accepted) prompt.accepted = std::move(events.accepted);
+  if (events.scored) prompt.scored = std::move(*events.scored);
+  const int32_t n = plan_->value().n;
+  for (ChoiceDelta& delta : events.deltas) {
+    receive_delta(choices_[index * n + delta.index], std::move(delta));
+  }
+  if (events.done) {
+    prompt.ended = true;
+    prompt.usage = events.done->usage;
+    fail_open_choices(index,
+                      Status::internal("the engine ended the request without a finish for every choice"));
+  } else if (events.failed) {
+    prompt.ended = true;
+    if (!prompt.accepted) {
+      if (broken_.is_ok()) broken_ = events.failed->status;  // one prompt that is refused refuses the request
+      return;
+    }
+    prompt.usage = seen_usage(index);
+    fail_open_choices(index, events.failed->status);
+  }
+}
+
+void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
+  choice.n_tokens += static_cast<int64_t>(delta.tokens.size());
+  if (delta.finish && delta.finish->reason == FinishReason::kError) {
+    const Status status = std::exchange(delta.finish, std::nullopt)->status;
+    receive_delta(choice, std::move(delta));
+    return fail_choice(choice, status);
+  }
+  if (delta.finish) choice.finish = delta.finish;
+  if (plan_->value().stream) return stream_delta(choice, delta);
+  choice.text += delta.text;
+  if (!plan_->value().format->wants_tokens()) return;
+  std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(choice.tokens));
+}
+
+void GenerationResponse::stream_delta(Choice& choice, const ChoiceDelta& delta) {
+  plan_->value().format->stream_delta(header_, choice, delta, chunk_usage(), pending_);
+}
+
+void GenerationResponse::fail_open_choices(size_t prompt, const Status& status) {
+  const int32_t n = plan_->value().n;
+  for (int32_t i = 0; i < n; i++) {
+    Choice& choice = choices_[prompt * n + i];
+    if (!choice.finish) fail_choice(choice, status);
+  }
+}
+
+// Alone, a failed answer is a failed request. Among others it is one choice with finish_reason "error", so
+// that the others are not lost.
+void GenerationResponse::fail_choice(Choice& choice, const Status& status) {
+  choice.finish = Finish{FinishReason::kError, {}, status};
+  if (choices_.size() == 1) {
+    if (broken_.is_ok()) broken_ = status;
+    return;
+  }
+  if (plan_->value().stream)
+    stream_delta(choice, {.index = 0, .text = {}, .tokens = {}, .finish = choice.finish});
+}
+
+PendingResponse::Part GenerationResponse::refuse(const Status& status) {
+  abort_running();
+  stage_ = Stage::kEnded;
+  return {.head = error_response(status, request_.id), .data = {}, .end = true};
+}
+
+PendingResponse::Part GenerationResponse::stream_part() {
+  Part part;
+  if (!broken_.is_ok()) {
+    append_error_event(pending_, broken_, request_.id);
+    abort_running();
+    part.end = true;
+  } else if (all_ended()) {
+    if (plan_->value().include_usage) {
+      append_usage_event(pending_, header_, plan_->value().format->chunk_object(), total_usage());
+    }
+    pending_ += kSseDone;
+    part.end = true;
+  }
+  if (part.end) end();
+  part.data = std::exchange(pending_, {});
+  return part;
+}
+
+PendingResponse::Part GenerationResponse::whole_part() {
+  Part part;
+  part.head.emplace();
+  part.head->body = plan_->value().format->whole(header_, choices_, total_usage());
+  part.end = true;
+  end();
+  return part;
+}
+
+void GenerationResponse::end() {
+  stage_ = Stage::kEnded;
+  const EventInbox::Times times = inbox_->times();
+  const auto last = times.last_token.value_or(std::chrono::steady_clock::now());
+  serving_->metrics.request_latency.observe(std::chrono::duration<double>(last - request_.received).count());
+}
+
+void GenerationResponse::cancel(const Status& why) {
+  if (stage_ == Stage::kEnded) return;
+  abort_running();
+  broken_ = why;
+}
+
+void GenerationResponse::abort_running() {
+  for (size_t i = 0; i < prompts_.size(); i++) {
+    if (std::exchange(prompts_[i].ended, true)) continue;
+    prompts_[i].usage = seen_usage(i);
+    serving_->engine.abort(prompts_[i].id);
+  }
+}
+
+bool GenerationResponse::backlog_exceeded() const {
+  return stage_ == Stage::kStreaming && inbox_->backlog_bytes() > serving_->max_stream_backlog_bytes;
+}
+
+bool GenerationResponse::all_accepted() const {
+  return std::all_of(prompts_.begin(), prompts_.end(),
+                     [](const PromptState& p) { return p.accepted.has_value(); });
+}
+
+bool GenerationResponse::all_ended() const {
+  return std::all_of(prompts_.begin(), prompts_.end(), [](const PromptState& p) { return p.ended; });
+}
+
+bool GenerationResponse::all_failed() const {
+  return std::all_of(choices_.begin(), choices_.end(),
+                     [](const Choice& c) { return c.finish && c.finish->reason == FinishReason::kError; });
+}
+
+Usage GenerationResponse::seen_usage(size_t prompt) const {
+  Usage usage;
+  if (!prompts_[prompt].accepted) return usage;
+  usage.prompt_tokens = static_cast<int32_t>(prompts_[prompt].accepted->prompt_ids.size());
+  const size_t n = plan_->value().n;
+  for (size_t i = 0; i < n; i++) usage.completion_tokens += int32_t(choices_[prompt * n + i].n_tokens);
+  return usage;
+}
+
+Usage GenerationResponse::total_usage() const {
+  Usage total;
+  for (const PromptState& prompt : prompts_) {
+    total.prompt_tokens += prompt.usage.prompt_tokens;
+    total.completion_tokens += prompt.usage.completion_tokens;
+    total.cached_tokens += prompt.usage.cached_tokens;
+  }
+  return total;
+}
+
+ChunkUsage GenerationResponse::chunk_usage() const {
+  const GenerationPlan& plan = plan_->value();
+  if (plan.continuous_usage) {
+    ChunkUsage usage{ChunkUsage::Kind::kFilled, {}};
+    for (size_t i = 0; i < prompts_.size(); i++) {
+      const Usage seen = seen_usage(i);
+      usage.usage.prompt_tokens += seen.prompt_tokens;
+      usage.usage.completion_tokens += seen.completion_tokens;
+    }
+    return usage;
+  }
+  return {plan.include_usage ? ChunkUsage::Kind::kNull : ChunkUsage::Kind::kAbsent, {}};
+}
+
+std::string GenerationResponse::log_fields() const {
+  if (!inbox_) return {};
+  const Usage usage = total_usage();
+  const EventInbox::Times times = inbox_->times();
+  std::string out = fmt::format("prompt={} cached={} generated={}", usage.prompt_tokens, usage.cached_tokens,
+                                usage.completion_tokens);
+  if (times.first_token) {
+    const std::chrono::duration<double> ttft = *times.first_token - request_.received;
+    const std::chrono::duration<double> decode = *times.last_token - *times.first_token;
+    out += fmt::format(" ttft={:.0f}ms", 1e3 * ttft.count());
+    if (decode.count() > 0)
+      out += fmt::format(" {:.1f}tok/s", (usage.completion_tokens - 1) / decode.count());
+  }
+  return out + fmt::format(" finish={}", choices_.empty() ? "none" : reason_name(choices_.front().finish));
+}
+
+}  // namespace gapless

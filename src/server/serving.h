@@ -1,0 +1,21 @@
+// What a handler may use while the engine is attached. Owned by the router; responses hold it by shared_ptr,
+// because the engine may keep a sink a little longer than the server lives.
+#pragma once
+
+#include <string>
+
+#include "engine/engine_api.h"
+#include "server/generation_plan.h"
+#include "server/server_metrics.h"
+
+namespace gapless {
+
+struct Serving {
+  EngineApi& engine;
+  ServerMetrics metrics;
+  RequestLimits limits;
+  int64_t max_stream_backlog_bytes;
+  std::string fingerprint;  // changes with the model file
+};
+
+}  // namespace gapless
