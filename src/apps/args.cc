@@ -1,6 +1,6 @@
 #include "apps/args.h"
 
-#include <fstream>
+#include "server/access.h"
 
 namespace gapless {
 
@@ -129,7 +129,8 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
        "Write the port number to this file once it is bound.");
   flag(app, "--api-key", a.api_key, "KEY", "none",
        "Ask for this key (Authorization: Bearer KEY). Visible in the process list: better --api-key-file.");
-  flag(app, "--api-key-file", a.api_key_file, "FILE", "none", "Read the key from the first line of a file.");
+  flag(app, "--api-key-file", a.api_key_file, "FILE", "none",
+       "File with one key per line; a line that begins with # is a comment.");
   flag(app, "--cors-origin", a.cors_origin, "ORIGIN", "",
        "Origin that web pages may call from; none: no page may. Any, because without a key there is nothing "
        "to protect.");
@@ -249,8 +250,10 @@ Result<ServerConfig> server_config(const ServeArgs& a) {
   c.host = a.host;
   c.port = uint16_t(a.port);
   c.port_file = a.port_file;
-  ASSIGN_OR_RETURN(const std::string key, resolve_api_key(a));
-  if (!key.empty()) c.api_keys = {key};
+  if (!a.api_key_file.empty()) {
+    ASSIGN_OR_RETURN(c.api_keys, read_api_key_file(a.api_key_file));
+  }
+  if (!a.api_key.empty()) c.api_keys.push_back(a.api_key);
   c.cors_origins = {a.cors_origin};
   if (a.cors_origin == "none") c.cors_origins.clear();
   c.strict_model = a.strict_model;
@@ -259,19 +262,6 @@ Result<ServerConfig> server_config(const ServeArgs& a) {
   c.shutdown_timeout = std::chrono::seconds(a.shutdown_timeout);
   c.write_timeout = std::chrono::seconds(a.slow_client_timeout);
   return c;
-}
-
-Result<std::string> resolve_api_key(const ServeArgs& a) {
-  if (a.api_key_file.empty()) return a.api_key;
-  if (!a.api_key.empty())
-    return Status::invalid("--api-key and --api-key-file are both given: one is enough");
-  std::ifstream file(a.api_key_file);
-  std::string key;
-  if (!std::getline(file, key))
-    return Status::invalid("--api-key-file {}: cannot read a first line", a.api_key_file);
-  while (!key.empty() && (key.back() == '\r' || key.back() == ' ')) key.pop_back();
-  if (key.empty()) return Status::invalid("--api-key-file {}: the first line is empty", a.api_key_file);
-  return key;
 }
 
 }  // namespace gapless

@@ -112,7 +112,4 @@ Result<EngineOptions> engine_options(const EngineArgs& args);
 // The same for the HTTP side; reads --api-key-file.
 Result<ServerConfig> server_config(const ServeArgs& args);
 
-// The key of --api-key or the first line of --api-key-file; empty: no authentication.
-Result<std::string> resolve_api_key(const ServeArgs& args);
-
 }  // namespace gapless

@@ -188,19 +188,15 @@ TEST(Args, DefaultsAreTheServersOwn) {
   EXPECT_EQ(flags.write_timeout, server.write_timeout);
 }
 
-TEST(Args, TheKeyComesFromOnePlace) {
+TEST(Args, KeysComeFromTheFlagAndTheFile) {
+  const std::string path = testing::TempDir() + "/keys";
+  std::ofstream(path) << "# comment\nfirst\r\n\nsecond\n";
   ServeArgs args;
-  EXPECT_EQ(resolve_api_key(args).value(), "");
-  args.api_key = "secret";
-  EXPECT_EQ(resolve_api_key(args).value(), "secret");
-  const std::string path = testing::TempDir() + "/key";
-  std::ofstream(path) << "from-file\r\nsecond line\n";
+  args.api_key = "third";
   args.api_key_file = path;
-  EXPECT_FALSE(resolve_api_key(args).is_ok());
-  args.api_key.clear();
-  EXPECT_EQ(resolve_api_key(args).value(), "from-file");
+  EXPECT_EQ(server_config(args).value().api_keys, (std::vector<std::string>{"first", "second", "third"}));
   args.api_key_file = "/nonexistent";
-  EXPECT_FALSE(resolve_api_key(args).is_ok());
+  EXPECT_FALSE(server_config(args).is_ok());
 }
 
 }  // namespace
