@@ -8,7 +8,6 @@ build_packages=(
   python3 python3-venv
 )
 check_packages=(clang-format clang-tidy shellcheck)
-full_test_packages=(g++-aarch64-linux-gnu qemu-user-static libc6-dev-arm64-cross)
 rust_packages=(cargo-web rustc-web)
 rust_minimum=1.87  # what the grammar library in rust/Cargo.lock asks for
 

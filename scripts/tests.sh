@@ -25,6 +25,12 @@ run_ctest() {
     ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
 }
 
+# The random workloads of the full tier: the number is per test.
+export_full() {
+  export GAPLESS_FULL=1 GAPLESS_EQUALITY_WORKLOADS=256 GAPLESS_WORKLOADS=50000
+  export_models
+}
+
 # What the tests on real models are told: where the program and the models are.
 export_models() {
   export GAPLESS_BINARY=$PWD/build/release/gapless
@@ -45,19 +51,21 @@ stage_lint() { cmd_lint; }
 stage_unit() {
   build_targets release all
   export_models
-  run_ctest release -L quick
+  run_ctest release -L 'quick|model'
 }
 
 stage_api() {
   build_targets release gapless
   export_models
-  python_tests api tests/api -m 'not full'
+  python_tests api tests/api tests/cli -m 'not full'
 }
 
+# Instrumented code is 10 times slower, so fewer random workloads.
 sanitized() {
   local preset=$1
   shift
   build_targets "$preset" "$@"
+  export GAPLESS_WORKLOADS=300 GAPLESS_EQUALITY_WORKLOADS=4
   run_ctest "$preset" -R "$(any_of "$@")"
 }
 
@@ -66,23 +74,20 @@ stage_tsan() { sanitized tsan "${tsan_tests[@]}"; }
 
 stage_unit_full() {
   build_targets release all
-  export GAPLESS_FULL=1
-  export_models
-  run_ctest release -L 'quick|full'
+  export_full
+  run_ctest release -L 'quick|model|full'
 }
 
 stage_api_full() {
   build_targets release gapless
-  export GAPLESS_FULL=1
-  export_models
-  python_tests api_full tests/api
+  export_full
+  python_tests api_full tests/api tests/cli
 }
 
 stage_asan_full() {
   build_targets asan all
-  export GAPLESS_FULL=1
-  export_models
-  run_ctest asan -L 'quick|full'
+  export_full
+  run_ctest asan -L 'quick|model|full'
 }
 
 stage_arm64() { scripts/arm64.sh; }
@@ -116,8 +121,8 @@ stage_named() {
     run_ctest release -R "$filter"
     found=yes
   fi
-  if [ -d tests/api ] && grep -rqE "$filter" tests/api; then
-    python_tests named tests/api -k "$filter"
+  if grep -rqE --include='*.py' "$filter" tests/api tests/cli; then
+    python_tests named tests/api tests/cli -k "$filter"
     found=yes
   fi
   [ $found = yes ] || die 2 "no stage and no test is called '$filter' (./dev test --list)"
