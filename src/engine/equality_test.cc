@@ -132,6 +132,20 @@ EngineOptions alone_options(const std::string& model_path) {
   return o;
 }
 
+std::string describe(const GenerateRequest& r) {
+  const SamplingParams& s = r.sampling;
+  std::string text = fmt::format(
+      "prompt {} max_tokens {} n {} temperature {} top_k {} top_p {} min_p {} seed {} repetition {} "
+      "frequency {} "
+      "presence {} min_tokens {} ignore_eos {} top_logprobs {} prompt_logprobs {} stops {} stop ids {}",
+      std::get<std::vector<int32_t>>(r.prompt).size(), *r.max_tokens, r.n, s.temperature, s.top_k, s.top_p,
+      s.min_p, r.seed.value_or(0), s.repetition_penalty, s.frequency_penalty, s.presence_penalty,
+      s.min_tokens, s.ignore_eos, s.top_logprobs, r.want_prompt_logprobs, r.stop.size(),
+      s.stop_token_ids.size());
+  for (const auto& [id, bias] : s.logit_bias) text += fmt::format(" bias {}:{}", id, bias);
+  return text;
+}
+
 void expect_equal(const Outcome& got, const Outcome& want, const std::string& where) {
   ASSERT_TRUE(got.status.is_ok()) << where << ": " << got.status.message();
   ASSERT_TRUE(want.status.is_ok()) << where << ": " << want.status.message();
@@ -180,7 +194,7 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
     for (const char* pass : {"cold", "cached"}) {
       const std::vector<Outcome> got = testing::run_together(**engine, w.requests);
       for (size_t r = 0; r < got.size(); r++) {
-        expect_equal(got[r], want[r], fmt::format("{} request {}", pass, r));
+        expect_equal(got[r], want[r], fmt::format("{} request {} ({})", pass, r, describe(w.requests[r])));
         if (HasFatalFailure()) return;
         cached += uint64_t(got[r].usage.cached_tokens);
       }
@@ -195,6 +209,29 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
     EXPECT_GT(retractions, 0u);
     EXPECT_GT(cached, 0u);
   }
+}
+
+// Greedy, min_tokens reached, ended by a stop token that had been banned: its logprob is of the row that
+// chose it.
+TEST_P(Equality, LogprobsAfterMinTokensAreOfTheRowItself) {
+  std::unique_ptr<Engine> engine = Engine::create(alone_options(path_)).value();
+  GenerateRequest plain;
+  plain.prompt = std::vector<int32_t>{20, 40, 60, 80};
+  plain.max_tokens = 8;
+  plain.sampling.temperature = 0;
+  plain.sampling.ignore_eos = true;
+  plain.sampling.top_logprobs = 0;
+  const testing::Answer want = testing::run_alone(*engine, {plain})[0].answers[0];
+  // Ban what comes sixth until then: the answer is the same if it does not come earlier, and the logprob is
+  // too.
+  const int32_t sixth = want.ids[5];
+  ASSERT_EQ(std::count(want.ids.begin(), want.ids.begin() + 5, sixth), 0);
+  plain.sampling.min_tokens = 5;
+  plain.sampling.stop_token_ids = {sixth};
+  const testing::Answer got = testing::run_alone(*engine, {plain})[0].answers[0];
+  ASSERT_EQ(got.ids, std::vector<int32_t>(want.ids.begin(), want.ids.begin() + 6));
+  EXPECT_EQ(got.logprob_bits,
+            std::vector<uint32_t>(want.logprob_bits.begin(), want.logprob_bits.begin() + 6));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Equality, ::testing::Values("llama", "gemma3"),

@@ -97,6 +97,7 @@ float SlotState::raw_logit(const float* logits, int32_t token) const {
 
 void SlotState::advance(int32_t token) {
   ++output_index_;
+  raw_.clear();  // of the row just sampled; the next one may change no logit at all
   if (penalised_) ++count_of(token).outputs;
 }
 
