@@ -70,7 +70,7 @@ TEST(RowSampler, EqualsTheOracleForAllFilters) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 40; ++round) {
     const size_t sizes[] = {1, 2, 17, 300, 4096, 4097, 9000};
     const size_t n = sizes[random() % 7];
     SamplingParams p;
@@ -79,7 +79,7 @@ TEST(RowSampler, EqualsTheOracleForAllFilters) {
     if (random() % 2) p.top_p = float(0.05 + 0.01 * (random() % 95));
     if (random() % 3 == 0) p.min_p = float(0.01 * (random() % 40));
     // Spread 1 is nearly flat: the nucleus is thousands of tokens.
-    expect_distribution(random_logits(random, n, random() % 2 ? 1.f : 4.f), p, 1000);
+    expect_distribution(random_logits(random, n, random() % 2 ? 1.f : 4.f), p, 300);
   }
 }
 
@@ -94,9 +94,9 @@ TEST(RowSampler, TiesAreCutByAscendingId) {
   expect_distribution(logits, p, 300);
   p.top_k = 1000;  // cuts among the equal rest
   p.top_p = 1;
-  expect_distribution(logits, p, 3000);
+  expect_distribution(logits, p, 2000);
   p.top_p = 0.9f;
-  expect_distribution(logits, p, 3000);
+  expect_distribution(logits, p, 2000);
 }
 
 TEST(RowSampler, AFlatRowOfManyEqualLogits) {
