@@ -259,6 +259,7 @@ InFlight Scheduler::run_batch(ScheduleBatch&& batch) {
   if (batch.n_prefill_rows() > 0) {
     metrics_.prefill_tokens.add(batch.n_tokens() - int32_t(batch.rows().size()) + batch.n_prefill_rows());
   }
+  update_gauges();
   PendingForward ticket = worker_.forward_batch_generation(batch.freeze(id));
   return {id, std::move(batch), std::move(ticket)};
 }

@@ -33,6 +33,7 @@ class Workload {
       ASSERT_LT(step, 20000) << "never ends";
       while (next < events_.size() && events_[next].step <= step) {
         SchedulerMessage& message = events_[next++].message;
+        if (const auto* abort = std::get_if<AbortRequest>(&message)) pending_aborts_.push_back(abort->id);
         ASSERT_TRUE(h.inbox.try_push(std::move(message)));
       }
       if (failures > 0 && below(20) == 0) {
@@ -40,6 +41,7 @@ class Workload {
         failures--;
       }
       const LoopWait wait = h.step();
+      check_aborts(h);
       if (::testing::Test::HasFailure()) return;
       if (wait == LoopWait::kStopped) break;
       if (wait != LoopWait::kRequests) continue;
@@ -139,6 +141,17 @@ class Workload {
     config.max_total_tokens = int64_t(double(largest) * factor) * config.page_size;
   }
 
+  // Once an abort has been taken in, its request has had its last delta, whatever it was doing (T29).
+  void check_aborts(const Harness& h) {
+    if (h.inbox.size() > 0) return;
+    for (RequestId id : std::exchange(pending_aborts_, {})) {
+      for (int32_t choice = 0; choice < requests_[id - 1].n; choice++) {
+        EXPECT_TRUE(h.has(id, choice) && h.got(id, choice).finish)
+            << "request " << id << " was aborted and goes on";
+      }
+    }
+  }
+
   // 1 when it ended by an injected failure.
   int64_t check(const Harness& h, const Request& request, int32_t choice) {
     const std::string who = fmt::format("request {}.{}", request.id, choice);
@@ -183,7 +196,7 @@ class Workload {
   std::mt19937_64 rng_;
   std::vector<Request> requests_;
   std::vector<Event> events_;
-  std::vector<RequestId> aborted_;
+  std::vector<RequestId> aborted_, pending_aborts_;
   int32_t n_flushes_ = 0, flushed_ = 0;
 };
 
