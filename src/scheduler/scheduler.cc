@@ -270,7 +270,9 @@ void Scheduler::update_gauges() {
   metrics_.queued.set(double(waiting_.size()));
   metrics_.kv_cached_tokens.set(memory_.tree.total_pages() * page);
   metrics_.kv_evictable_tokens.set(memory_.tree.evictable_pages() * page);
-  metrics_.kv_used_tokens.set((memory_.allocator.total() - memory_.available_pages()) * page);
+  const double used = (memory_.allocator.total() - memory_.available_pages()) * page;
+  metrics_.kv_used_tokens.set(used);
+  metrics_.kv_peak_tokens.set(std::max(metrics_.kv_peak_tokens.value(), used));
   metrics_.new_token_ratio.set(new_token_ratio_.value());
 }
 

@@ -14,6 +14,7 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       running(r.gauge("gapless_running_requests", "Choices being computed.")),
       queued(r.gauge("gapless_queued_requests", "Choices that wait.")),
       kv_used_tokens(r.gauge("gapless_kv_used_tokens", "KV pool in use by requests.")),
+      kv_peak_tokens(r.gauge("gapless_kv_peak_tokens", "The most that was in use by requests.")),
       kv_cached_tokens(r.gauge("gapless_kv_cached_tokens", "KV pool in the prefix cache.")),
       kv_evictable_tokens(r.gauge("gapless_kv_evictable_tokens", "Prefix cache that no request uses.")),
       kv_total_tokens(r.gauge("gapless_kv_total_tokens", "KV pool.")),
@@ -36,6 +37,7 @@ SchedulerStats read_stats(SchedulerMetrics& m) {
   s.running = int64_t(m.running.value());
   s.queued = int64_t(m.queued.value());
   s.kv_used_tokens = int64_t(m.kv_used_tokens.value());
+  s.kv_peak_tokens = int64_t(m.kv_peak_tokens.value());
   s.kv_cached_tokens = int64_t(m.kv_cached_tokens.value());
   s.kv_total_tokens = int64_t(m.kv_total_tokens.value());
   s.prompt_tokens = int64_t(m.prompt_tokens.value());

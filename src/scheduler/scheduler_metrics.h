@@ -24,6 +24,7 @@ struct SchedulerMetrics {
   Gauge& running;
   Gauge& queued;
   Gauge& kv_used_tokens;       // held by requests or launched batches
+  Gauge& kv_peak_tokens;       // the most that kv_used_tokens has been
   Gauge& kv_cached_tokens;     // in the prefix cache
   Gauge& kv_evictable_tokens;  // of those, not in use
   Gauge& kv_total_tokens;
@@ -38,7 +39,7 @@ struct SchedulerMetrics {
 // A picture of the scheduler for logs and /health. The values belong together only roughly.
 struct SchedulerStats {
   int64_t running = 0, queued = 0;
-  int64_t kv_used_tokens = 0, kv_cached_tokens = 0, kv_total_tokens = 0;
+  int64_t kv_used_tokens = 0, kv_peak_tokens = 0, kv_cached_tokens = 0, kv_total_tokens = 0;
   int64_t prompt_tokens = 0, generation_tokens = 0, cached_tokens = 0;
   int64_t steps = 0, retractions = 0, kv_healed = 0;
 };
