@@ -120,7 +120,7 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   RETURN_IF_ERROR(loaded_tokenizer.status());
   parts.tokenizer = std::make_shared<const Tokenizer>(std::move(loaded_tokenizer).value());
   const ModelConfig& config = parts.model->config();
-  if (parts.tokenizer->vocab_size() > config.vocab_size)
+  if (parts.tokenizer->vocab_size() != config.vocab_size)
     return Status::invalid("{}: the tokenizer has {} tokens, the weights {}", file.name(),
                            parts.tokenizer->vocab_size(), config.vocab_size);
   ASSIGN_OR_RETURN(parts.chat_template, choose_chat_template(options, file.metadata(), *parts.tokenizer,
