@@ -17,20 +17,15 @@ constexpr const char* kWords[] = {" alpha",   " b\xC3\xA9ta",  "\xF0\x9F", "\x98
                                   " \"q\"\n", " \xE6\xBC\xA2", " delta",   "."};
 constexpr int32_t kWordCount = std::size(kWords);
 
-// The longest front of `bytes` that ends between characters, made valid.
-std::string whole_characters(const std::string& bytes, bool final) {
-  size_t end = bytes.size();
-  for (size_t back = 1; !final && back <= std::min<size_t>(3, bytes.size()); back++) {
+// The length of the longest front of `bytes` that ends between characters.
+size_t whole_length(std::string_view bytes) {
+  for (size_t back = 1; back <= std::min<size_t>(3, bytes.size()); back++) {
     const auto c = static_cast<unsigned char>(bytes[bytes.size() - back]);
     if (c < 0x80) break;
     const size_t need = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 0;
-    if (need == 0) continue;
-    if (need > back) end = bytes.size() - back;
-    break;
+    if (need != 0) return need > back ? bytes.size() - back : bytes.size();
   }
-  std::string out;
-  append_utf8_lossy(out, std::string_view(bytes).substr(0, end));
-  return out;
+  return bytes.size();
 }
 
 }  // namespace
@@ -41,7 +36,7 @@ struct FakeEngine::Running {
   std::shared_ptr<ResponseSink> sink;
   std::vector<int32_t> prompt;
   struct Answer {
-    std::string bytes, sent;
+    std::string held;  // bytes that are not whole characters yet
     int32_t tokens = 0;
     bool ended = false;
   };
@@ -115,6 +110,7 @@ void FakeEngine::loop() {
     steps_++;
     std::deque<std::unique_ptr<Running>> batch = std::move(running_);
     running_.clear();
+    stepping_ = batch.size();
     lock.unlock();
     std::deque<std::unique_ptr<Running>> left;
     for (auto& r : batch) {
@@ -123,6 +119,7 @@ void FakeEngine::loop() {
     batch.clear();
     lock.lock();
     running_ = std::move(left);
+    stepping_ = 0;
   }
 }
 
@@ -177,16 +174,16 @@ bool FakeEngine::step(Running& r) {
     } else if (answer.tokens < limit) {
       const int32_t id = answer_id(r.prompt, c, answer.tokens++);
       delta.tokens.push_back(token(id, r.request, answer.tokens));
-      answer.bytes += bytes_of(id);
+      answer.held += bytes_of(id);
     }
     const bool eos = !params.ignore_eos && answer.tokens >= options_.answer_tokens;
     if (!delta.finish && eos) delta.finish = Finish{FinishReason::kStop, kBos + 1, {}};
     if (!delta.finish && answer.tokens >= limit) delta.finish = Finish{FinishReason::kLength, {}, {}};
     answer.ended = delta.finish.has_value();
     all_ended = all_ended && answer.ended;
-    const std::string visible = whole_characters(answer.bytes, answer.ended);
-    delta.text = visible.substr(answer.sent.size());
-    answer.sent = visible;
+    const size_t whole = answer.ended ? answer.held.size() : whole_length(answer.held);
+    append_utf8_lossy(delta.text, std::string_view(answer.held).substr(0, whole));
+    answer.held.erase(0, whole);
     r.sink->on_event(std::move(delta));
   }
   if (!all_ended) return false;
@@ -237,7 +234,9 @@ std::string FakeEngine::answer(const std::string& prompt, int32_t choice, int32_
   for (const char c : prompt) ids.push_back(static_cast<unsigned char>(c));
   std::string bytes;
   for (int32_t i = 0; i < n_tokens; i++) bytes += bytes_of(answer_id(ids, choice, i));
-  return whole_characters(bytes, true);
+  std::string text;
+  append_utf8_lossy(text, bytes);
+  return text;
 }
 
 Status FakeEngine::ready() const {
@@ -251,7 +250,7 @@ void FakeEngine::set_ready(Status status) {
 LoadStats FakeEngine::load() const {
   std::lock_guard lock(mutex_);
   LoadStats stats;
-  stats.running = static_cast<int32_t>(running_.size());
+  stats.running = static_cast<int32_t>(running_.size() + stepping_);
   stats.queued = static_cast<int32_t>(queued_.size() + fresh_.size());
   return stats;
 }

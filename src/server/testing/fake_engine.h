@@ -27,9 +27,9 @@ struct FakeOptions {
   int32_t answer_tokens = 8;  // where EOS comes
   int32_t word_repeat = 1;  // how often each word's text is repeated: large tokens for tests of slow readers
   // Refuses a request before it is accepted.
-  std::function<Status(const GenerateRequest&)> refuse;
+  std::function<Status(const GenerateRequest&)> refuse = {};
   // Fails a choice at a token.
-  std::function<Status(const GenerateRequest&, int32_t choice, int32_t token)> fault;
+  std::function<Status(const GenerateRequest&, int32_t choice, int32_t token)> fault = {};
 };
 
 class FakeEngine final : public EngineApi {
@@ -75,6 +75,7 @@ class FakeEngine final : public EngineApi {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Running>> fresh_, queued_, running_;
+  size_t stepping_ = 0;  // requests that are in the step being made, and so not in running_
   std::vector<RequestId> to_abort_;
   std::vector<GenerateRequest> submitted_;
   Status ready_;

@@ -110,7 +110,7 @@ ClientResponse HttpClient::read_response(bool head) {
   parse_head(head_text, response);
   if (head || response.status == 204 || response.status / 100 == 1) {
     response.complete = true;
-  } else if (response.headers["transfer-encoding"] == "chunked") {
+  } else if (response.headers.contains("transfer-encoding")) {
     while (true) {
       const std::string size_line = read_until("\r\n");
       if (size_line.empty()) return response;
