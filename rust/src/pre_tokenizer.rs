@@ -1,5 +1,7 @@
 //! How a byte-level BPE model cuts a text into words, by the name in `tokenizer.ggml.pre`. One row per rule; each is the rule of the
-//! model's own tokenizer.json, and was compared with the cuts that llama.cpp makes under the same name.
+//! model's own tokenizer.json. Compared with llama.cpp's cuts under the same names on 3,000 random strings of many scripts: equal, except
+//! where llama.cpp writes a rule in plainer terms than the original has it (letter case outside ASCII and combining marks in tekken and
+//! gpt-4o, U+017F after an apostrophe, U+3000 in deepseek-coder); there the rows follow the original.
 
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;

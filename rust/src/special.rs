@@ -26,6 +26,7 @@ pub struct SpecialTokens {
 pub struct Match {
     pub range: Range<usize>,
     pub id: u32,
+    pub kind: Kind,
 }
 
 impl Default for SpecialTokens {
@@ -63,6 +64,19 @@ impl SpecialTokens {
             .find_map(|at| self.longest_at(text, at, user))
     }
 
+    /// The control tokens of `text`, in order.
+    pub fn control_ids(&self, text: &str, user: &[Range<usize>]) -> Vec<u32> {
+        let mut ids = Vec::new();
+        let mut at = 0;
+        while let Some(found) = self.find(text.as_bytes(), at, user) {
+            if found.kind == Kind::Control {
+                ids.push(found.id);
+            }
+            at = found.range.end;
+        }
+        ids
+    }
+
     fn longest_at(&self, text: &[u8], start: usize, user: &[Range<usize>]) -> Option<Match> {
         // The first user range that ends behind `start`; only it can be the first one that a match touches.
         let next_user = user.get(user.partition_point(|range| range.end <= start));
@@ -74,7 +88,7 @@ impl SpecialTokens {
             let Some((id, kind)) = self.nodes[node].token else { continue };
             let touches_user = next_user.is_some_and(|range| range.start <= at);
             if kind == Kind::Literal || !touches_user {
-                best = Some(Match { range: start..at + 1, id });
+                best = Some(Match { range: start..at + 1, id, kind });
             }
         }
         best

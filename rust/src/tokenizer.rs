@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokenizers::tokenizer::Tokenizer as HfTokenizer;
 
+use crate::bpe;
 use crate::error::{Invalid, Result};
 use crate::pre_tokenizer::PreTokenizer;
 use crate::special::{Kind, SpecialTokens};
 use crate::spm::Spm;
-use crate::{bpe, spm};
 
 /// What a token may be made from; see gapless_text.h.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Vocab<'a> {
 
 enum Model {
     ByteLevelBpe(Box<HfTokenizer>),
-    Spm { spm: spm::Spm, add_space_prefix: bool },
+    Spm { spm: Box<Spm>, add_space_prefix: bool },
 }
 
 pub struct Tokenizer {
@@ -121,7 +121,7 @@ fn spm_model(vocab: &Vocab) -> Result<Model> {
             byte_ids[*byte as usize].get_or_insert(id as u32);
         }
     }
-    let spm = Spm::new(&pieces(vocab), vocab.scores, byte_ids, vocab.unk_id);
+    let spm = Box::new(Spm::new(&pieces(vocab), vocab.scores, byte_ids, vocab.unk_id));
     Ok(Model::Spm { spm, add_space_prefix: vocab.add_space_prefix })
 }
 

@@ -1,12 +1,16 @@
 //! Which bytes of a rendered chat came from the user? Control tokens are recognised outside them only, so that no message, name, tool
 //! result or argument can forge a turn, alone or together with what stands beside it.
 //!
-//! The chat is rendered twice: as it is, and with every printable ASCII character of every user string replaced by a stand-in from a
-//! private-use block that occurs nowhere in the input. Templates move, trim, split and quote strings without looking at their letters, so
-//! putting the characters back gives the first text again, and where the stand-ins were is what the user wrote. Where a template does
-//! look (`'</think>' in content`), the second rendering is repeated with those words of the template left as they are. If the texts
-//! still differ, the template decides by, or rewrites, text that could spell a control token: then the second rendering is used.
+//! The chat is rendered twice: as it is, and marked: with every printable ASCII character of every user string replaced by a stand-in
+//! from a private-use block that occurs nowhere in the input. Templates move, trim, split and quote strings mostly without looking at
+//! their letters, so putting the characters back gives the first text again, and where the stand-ins were is what the user wrote.
+//!
+//! Some templates do look (`'</think>' in content`), or sort, or change case, and the texts differ. The plain text is still right if the
+//! control tokens in it are those of the marked text, one for one: then no user text spells any. Else the marking is repeated with the
+//! template's own words left as they are. If the texts differ even so, a user's control token meets a template that rewrites
+//! user text: then the marked text is used, in which the user's part is surely known.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -28,40 +32,45 @@ pub struct Chat {
 pub struct ChatTemplate {
     template: Template,
     special: Arc<SpecialTokens>,
+    names: HashSet<String>,       // every word of the source
     words: OnceLock<Vec<String>>, // see template_words: some 30 ms for a vocabulary of 6,000 control tokens, seldom needed
 }
 
 impl ChatTemplate {
     pub fn new(template: Template, special: Arc<SpecialTokens>) -> ChatTemplate {
-        ChatTemplate { template, special, words: OnceLock::new() }
+        let names = template.source().split(|character| !is_name(character)).map(str::to_string).collect();
+        ChatTemplate { template, special, names, words: OnceLock::new() }
     }
 
     /// Renders over the variables of both maps. Strings of `user`, however deep, are the user's, except for words under the keys
-    /// "role" and "type" and keys that are words: templates compare those, and the caller has checked the roles.
+    /// "role" and "type" and for keys that the template's source names: templates compare those, and the caller has checked the roles.
     pub fn render(&self, trusted: &Variables, user: &Variables) -> Result<Chat> {
         let text = self.template.render(&merged(trusted, user))?;
+        let marked = match self.render_marked(trusted, user, &[]) {
+            Ok(marked) if marked.text == text => return Ok(marked),
+            other => other,
+        };
+        // If the template refuses the stand-ins, the plain text is known to be right only if it has no control tokens at all.
+        let expected =
+            marked.as_ref().map_or(Vec::new(), |chat| self.special.control_ids(&chat.text, &chat.user));
+        if self.special.control_ids(&text, &[]) == expected {
+            return Ok(Chat { text, user: Vec::new() });
+        }
+        match self.render_marked(trusted, user, self.words()) {
+            Ok(again) if again.text == text && self.special.control_ids(&text, &again.user) == expected => {
+                Ok(again)
+            }
+            _ => marked.map_err(|_| {
+                Invalid("the chat template cannot tell a message's text from its own control tokens".into())
+            }),
+        }
+    }
+
+    fn render_marked(&self, trusted: &Variables, user: &Variables, kept: &[String]) -> Result<Chat> {
         let stand_ins = StandIns::choose(&self.template, trusted, user)?;
-        let mut other = None;
-        for keep_words in [false, true] {
-            let kept = if keep_words { self.words() } else { &[] };
-            let variables = merged(trusted, &stand_ins.replace_in_map(user, kept));
-            let Ok(marked) = self.template.render(&variables) else { continue };
-            let restored = stand_ins.restore(&marked);
-            if restored.text == text {
-                return Ok(restored);
-            }
-            other = Some(restored);
-        }
-        let controls = self.special.controls();
-        match other {
-            Some(chat) if cannot_spell(user, controls) && !follows_a_beginning(&chat, controls) => {
-                Ok(Chat { text, user: Vec::new() })
-            }
-            Some(chat) => Ok(chat),
-            None => Err(Invalid(
-                "the chat template cannot tell this message's text from its own control tokens".into(),
-            )),
-        }
+        let replacer = Replacer { stand_ins, names: &self.names, kept };
+        let marked = self.template.render(&merged(trusted, &replacer.map(user)))?;
+        Ok(stand_ins.restore(&marked))
     }
 
     fn words(&self) -> &[String] {
@@ -82,6 +91,7 @@ fn is_replaced(character: char) -> bool {
     character.is_ascii_graphic() && !matches!(character, '"' | '\'' | '\\')
 }
 
+#[derive(Clone, Copy)]
 struct StandIns {
     base: u32,
 }
@@ -103,45 +113,6 @@ impl StandIns {
         let block =
             free.ok_or_else(|| Invalid("the messages hold characters of every private-use block".into()))?;
         Ok(StandIns { base: PRIVATE.start + block as u32 * BLOCK })
-    }
-
-    fn replace_in_map(&self, map: &Variables, kept: &[String]) -> Variables {
-        map.iter().map(|(key, value)| (key.clone(), self.replace(value, key, kept))).collect()
-    }
-
-    fn replace(&self, value: &Json, key: &str, kept: &[String]) -> Json {
-        match value {
-            Json::String(text) if matches!(key, "role" | "type") && is_word(text) => {
-                Json::String(text.clone())
-            }
-            Json::String(text) => Json::String(self.replace_text(text, kept)),
-            Json::Array(items) => items.iter().map(|item| self.replace(item, "", kept)).collect(),
-            Json::Object(map) => Json::Object(
-                map.iter()
-                    .map(|(key, value)| {
-                        let name = if is_word(key) { key.clone() } else { self.replace_text(key, &[]) };
-                        (name, self.replace(value, key, kept))
-                    })
-                    .collect(),
-            ),
-            other => other.clone(),
-        }
-    }
-
-    fn replace_text(&self, text: &str, kept: &[String]) -> String {
-        let mut keep: Vec<Range<usize>> = kept.iter().flat_map(|word| occurrences(text, word)).collect();
-        keep.sort_by_key(|range| range.start);
-        let (mut next, mut kept_until) = (keep.iter().peekable(), 0);
-        let mut out = String::with_capacity(text.len() * 4);
-        for (at, character) in text.char_indices() {
-            while let Some(range) = next.next_if(|range| range.start <= at) {
-                kept_until = kept_until.max(range.end);
-            }
-            let stand_in = char::from_u32(self.base + character as u32)
-                .filter(|_| is_replaced(character) && at >= kept_until);
-            out.push(stand_in.unwrap_or(character));
-        }
-        out
     }
 
     /// Puts the characters back and says where they were.
@@ -167,15 +138,61 @@ impl StandIns {
     }
 }
 
+/// Replaces user text by stand-ins.
+struct Replacer<'a> {
+    stand_ins: StandIns,
+    names: &'a HashSet<String>, // keys that the template may ask for
+    kept: &'a [String], // words that stay as they are; if there are any, so do values that are one of `names`
+}
+
+impl Replacer<'_> {
+    fn map(&self, map: &Variables) -> Variables {
+        map.iter()
+            .map(|(key, value)| {
+                let name = if self.names.contains(key) { key.clone() } else { self.text(key) };
+                (name, self.value(value, key))
+            })
+            .collect()
+    }
+
+    fn value(&self, value: &Json, key: &str) -> Json {
+        match value {
+            Json::String(text) if matches!(key, "role" | "type") && text.chars().all(is_name) => {
+                value.clone()
+            }
+            Json::String(text) if !self.kept.is_empty() && self.names.contains(text) => value.clone(),
+            Json::String(text) => Json::String(self.text(text)),
+            Json::Array(items) => items.iter().map(|item| self.value(item, key)).collect(),
+            Json::Object(map) => Json::Object(self.map(map)),
+            other => other.clone(),
+        }
+    }
+
+    fn text(&self, text: &str) -> String {
+        let mut keep: Vec<Range<usize>> = self.kept.iter().flat_map(|word| occurrences(text, word)).collect();
+        keep.sort_by_key(|range| range.start);
+        let (mut next, mut kept_until) = (keep.iter().peekable(), 0);
+        let mut out = String::with_capacity(text.len() * 4);
+        for (at, character) in text.char_indices() {
+            while let Some(range) = next.next_if(|range| range.start <= at) {
+                kept_until = kept_until.max(range.end);
+            }
+            let replaced = is_replaced(character) && at >= kept_until;
+            let stand_in = char::from_u32(self.stand_ins.base + character as u32).filter(|_| replaced);
+            out.push(stand_in.unwrap_or(character));
+        }
+        out
+    }
+}
+
+fn is_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '$')
+}
+
 fn merged(trusted: &Variables, user: &Variables) -> Variables {
     let mut all = user.clone();
     all.extend(trusted.iter().map(|(key, value)| (key.clone(), value.clone())));
     all
-}
-
-fn is_word(text: &str) -> bool {
-    !text.is_empty()
-        && text.chars().all(|character| character.is_ascii_alphanumeric() || "_-.$".contains(character))
 }
 
 fn occurrences<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
@@ -264,32 +281,4 @@ fn read_constant<'a>(text: &'a str, quote: char, constants: &mut Vec<String>) ->
         }
     }
     ""
-}
-
-/// No user string has a character that any control token begins or ends with.
-fn cannot_spell(user: &Variables, controls: &[String]) -> bool {
-    let edges: Vec<char> = controls
-        .iter()
-        .flat_map(|control| control.chars().next().into_iter().chain(control.chars().last()))
-        .collect();
-    let mut clean = true;
-    user.values().for_each(|value| for_each_string(value, &mut |text| clean &= !text.contains(&edges[..])));
-    clean
-}
-
-/// Is user text anywhere right behind template text that begins a control token ('<|' + name + '|>')?
-fn follows_a_beginning(chat: &Chat, controls: &[String]) -> bool {
-    let firsts: Vec<char> = controls.iter().filter_map(|control| control.chars().next()).collect();
-    let longest = controls.iter().map(|control| control.len()).max().unwrap_or(0);
-    chat.user.iter().any(|range| {
-        let before = &chat.text[..range.start];
-        let mut from = before.len().saturating_sub(longest);
-        while !before.is_char_boundary(from) {
-            from -= 1;
-        }
-        let tail = &before[from..];
-        let begins =
-            |control: &String| control.char_indices().skip(1).any(|(at, _)| tail.ends_with(&control[..at]));
-        tail.contains(&firsts[..]) && controls.iter().any(begins)
-    })
 }

@@ -33,7 +33,7 @@ enum class TokenType : int32_t {
 struct TokenizerData {
   std::string_view model;  // "gpt2" (byte-level BPE with merges) or "llama" (SentencePiece with scores)
   std::string_view pre;    // how byte-level BPE cuts words; empty: "default"
-  std::vector<std::string_view> tokens;
+  std::vector<std::string_view> tokens = {};
   std::vector<int32_t> types = {};  // TokenType; empty: all normal
   std::vector<float> scores = {};
   std::vector<std::string_view> merges = {};  // "left right"
