@@ -1,5 +1,7 @@
 #include "engine/chat_template.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -12,7 +14,7 @@
 namespace gapless {
 namespace {
 
-constexpr std::streamsize kMaxTemplateBytes = 4 << 20;  // the longest in use is some 20 KB
+constexpr uintmax_t kMaxTemplateBytes = 4 << 20;  // the longest in use is some 20 KB
 
 std::string_view stripped(std::string_view text) {
   constexpr const char* kSpace = " \t\r\n\f\v";
@@ -95,10 +97,14 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
 
 Result<std::string> load_chat_template(const std::string& name_or_path) {
   if (const auto* builtin = find_builtin_template(name_or_path)) return std::string(builtin->source);
-  std::ifstream file(name_or_path, std::ios::binary);
   std::string source;
-  if (file) source.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || std::streamsize(source.size()) > kMaxTemplateBytes || source.empty()) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(name_or_path, ignored) &&
+      std::filesystem::file_size(name_or_path, ignored) <= kMaxTemplateBytes) {
+    std::ifstream file(name_or_path, std::ios::binary);
+    source.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  if (source.empty()) {
     return Status::invalid(
         "--chat-template {}: neither a readable template file nor a built-in template ({})", name_or_path,
         fmt::join(builtin_chat_templates(), ", "));
