@@ -7,7 +7,7 @@ namespace gapless {
 namespace {
 
 void add_model(CLI::App& app, std::string& model) {
-  app.add_option("FILE,--model", model, "A model in GGUF format (version 2 or 3).")
+  app.add_option("FILE,--model", model, "A model in GGUF format (version 2 or 3); --model FILE is the same.")
       ->type_name("FILE")
       ->required();
 }

@@ -93,11 +93,11 @@ std::string StatsLine::next(const SchedulerStats& now, double seconds) {
                                          : "");
 }
 
-std::string end_summary(const SchedulerStats& s, int64_t requests, int64_t peak_kv_tokens) {
+std::string end_summary(const SchedulerStats& s, int64_t requests) {
   return fmt::format(
       "{} HTTP requests, {} prompt tokens ({:.0f} % cached), {} generated, peak KV {} of {} tokens", requests,
       s.prompt_tokens, s.prompt_tokens ? 100.0 * double(s.cached_tokens) / double(s.prompt_tokens) : 0.0,
-      s.generation_tokens, peak_kv_tokens, s.kv_total_tokens);
+      s.generation_tokens, s.kv_peak_tokens, s.kv_total_tokens);
 }
 
 }  // namespace gapless

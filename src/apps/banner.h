@@ -24,7 +24,7 @@ class StatsLine {
   SchedulerStats last_;
 };
 
-std::string end_summary(const SchedulerStats& stats, int64_t requests, int64_t peak_kv_tokens);
+std::string end_summary(const SchedulerStats& stats, int64_t requests);
 
 // "98.4 MB"
 std::string human_bytes(double bytes);

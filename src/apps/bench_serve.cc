@@ -41,10 +41,10 @@ Json summary(std::vector<double> values) {
   double sum = 0;
   for (double v : values) sum += v;
   const auto quantile = [&](double p) {
-    return rounded(values[std::min(values.size() - 1, size_t(p * double(values.size())))], 0.01);
+    return rounded(values[std::min(values.size() - 1, size_t(p * double(values.size())))], 100);
   };
   return {
-      {"mean", rounded(sum / double(values.size()), 0.01)}, {"p50", quantile(0.5)}, {"p99", quantile(0.99)}};
+      {"mean", rounded(sum / double(values.size()), 100)}, {"p50", quantile(0.5)}, {"p99", quantile(0.99)}};
 }
 
 struct Totals {
@@ -77,9 +77,9 @@ Json report(const BenchServeArgs& args, int concurrency, const Totals& t) {
   Json json{{"concurrency", concurrency},
             {"requests", args.requests},
             {"failed", t.failed},
-            {"seconds", rounded(t.seconds, 0.01)},
-            {"output_tok_s", rounded(double(t.completion_tokens) / seconds, 0.1)},
-            {"total_tok_s", rounded(double(t.completion_tokens + t.prompt_tokens) / seconds, 0.1)},
+            {"seconds", rounded(t.seconds, 100)},
+            {"output_tok_s", rounded(double(t.completion_tokens) / seconds, 10)},
+            {"total_tok_s", rounded(double(t.completion_tokens + t.prompt_tokens) / seconds, 10)},
             {"prompt_tokens", t.prompt_tokens},
             {"completion_tokens", t.completion_tokens},
             {"ttft_ms", summary(t.ttft)},

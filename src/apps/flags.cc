@@ -49,7 +49,7 @@ namespace {
 
 // "--a,!--no-a" is shown as "--a, --no-a".
 std::string shown_names(const CLI::Option& option) {
-  if (option.get_positional()) return option.get_single_name();
+  if (option.get_positional()) return option.get_name(true);
   std::string names;
   for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : ", -") + name;
   for (const std::string& name : option.get_lnames()) names += (names.empty() ? "--" : ", --") + name;
@@ -82,7 +82,9 @@ std::vector<FlagRow> flag_rows(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;  // hidden
     const bool takes_value = option->get_items_expected_max() > 0;
-    rows.push_back({shown_names(*option), takes_value ? option->get_type_name() : "",
+    const std::string type =
+        option->get_type_name();  // "N:INT in [0 - 10]": the check is for the error message
+    rows.push_back({shown_names(*option), takes_value ? type.substr(0, type.find(':')) : "",
                     option->get_default_str(), option->get_description()});
   }
   return rows;

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using LoadResult = Result<std::unique_ptr<Engine>>;
 
-constexpr auto kTick = 1000ms;  // the peak of KV use is sampled this often
+constexpr auto kTick = 1000ms;  // an end of the server that nobody asked for is noticed within it
 constexpr auto kStatsEvery = 5s;
 constexpr auto kProgressEvery = 2s;  // anything longer says that it is still going on
 
@@ -49,7 +49,6 @@ class ServeRun {
     while (stopped.wait_for(0s) != std::future_status::ready) {
       if (signals_.wait(-1, draining_ ? 20ms : kTick) && signals_.take() != 0) on_signal();
       const SchedulerStats stats = engine_.scheduler().stats();
-      peak_kv_tokens_ = std::max(peak_kv_tokens_, stats.kv_used_tokens);
       if (Clock::now() - last_stats < kStatsEvery) continue;
       const std::string line = stats_line_.next(stats, seconds_since(last_stats));
       if (!line.empty()) spdlog::info("{}", line);
@@ -57,7 +56,7 @@ class ServeRun {
     }
     engine_.stop();
     std::fprintf(stderr, "stopped: %s\n",
-                 end_summary(engine_.scheduler().stats(), server_.stats().requests, peak_kv_tokens_).c_str());
+                 end_summary(engine_.scheduler().stats(), server_.stats().requests).c_str());
     return draining_ ? kExitOk : kExitRuntime;
   }
 
@@ -65,8 +64,12 @@ class ServeRun {
   void on_signal() {
     if (!draining_) {
       engine_.begin_drain();
-      std::fprintf(stderr, "stopping: %zu requests may finish within %d s; a second signal stops at once\n",
-                   engine_.open_requests(), args_.shutdown_timeout);
+      const size_t open = engine_.open_requests();
+      const std::string rest =
+          open == 0 ? ""
+                    : fmt::format(": {} requests may finish within {} s; a second signal stops at once", open,
+                                  args_.shutdown_timeout);
+      std::fprintf(stderr, "stopping%s\n", rest.c_str());
     }
     draining_ = true;
     server_.shutdown();
@@ -77,7 +80,6 @@ class ServeRun {
   HttpServer& server_;
   Signals& signals_;
   StatsLine stats_line_;
-  int64_t peak_kv_tokens_ = 0;
   bool draining_ = false;
 };
 
