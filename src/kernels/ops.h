@@ -35,12 +35,14 @@ struct Rows {
 };
 
 // Where an op puts activations that a matmul reads next: float32 rows, int8 blocks (kernels/quant.h), or
-// both; null = not wanted.
+// both; null = not wanted. q8_low holds what q8 rounds away, as int8 blocks again: x - s * q per element (two
+// roundings), through quantise_block. Together they are worth about 15 bits.
 struct ActOut {
   float* f32 = nullptr;
   int64_t ld = 0;
   Q8Block* q8 = nullptr;  // tile order of ActivationTiles(rows.size())
   int32_t dim = 0;        // elements per row, at most kMaxActDim; a multiple of 32 when q8 is set
+  Q8Block* q8_low = nullptr;  // like q8, which must be set too
 };
 inline constexpr int32_t kMaxActDim = 65536;
 
@@ -72,7 +74,8 @@ struct RmsNormParams {
 
 // Y[rows, N] = X[rows, K] * W[N, K]^T. Quantised weights read x.q8 and follow the block contract of
 // kernels/quant.h; float weights read x.f32: acc = fma(w[k], x[k], acc), k ascending. With `add`: y = y + acc
-// (one addition), else y = acc.
+// (one addition), else y = acc. Quantised weights with x_q8_low: outputs from low_begin on then get the same
+// sum over x_q8_low added, y = y + acc_low (one addition); their weights are read from memory once.
 struct MatmulParams {
   Rows rows;
   const float* x_f32;
@@ -82,6 +85,8 @@ struct MatmulParams {
   float* y;
   int64_t ldy;  // >= padded N
   bool add;
+  const Q8Block* x_q8_low = nullptr;  // ActOut::q8_low
+  int32_t low_begin = 0;              // a multiple of 16
 };
 
 // cos and sin for each row's position, pos = positions[begin + i]: out[i][2 * j] = cos(pos * inv_freq[j]),

@@ -33,26 +33,36 @@ Outputs expect_same(const Outputs& outputs, const Push& push, const char* what) 
 struct ActBuffers {
   int64_t ld;
   Exact<float> f32;
-  Exact<Q8Block> q8;
+  Exact<Q8Block> q8, q8_low;
   ActBuffers(int32_t rows, int32_t dim, int64_t ld, Random& random)
-      : ld(ld), f32(size_t(rows - 1) * size_t(ld) + size_t(dim)), q8(size_t(rows) * size_t(dim / 32)) {
+      : ld(ld),
+        f32(size_t(rows - 1) * size_t(ld) + size_t(dim)),
+        q8(size_t(rows) * size_t(dim / 32)),
+        q8_low(q8.size()) {
     random.fill_normal(f32);
   }
-  bool operator==(const ActBuffers& o) const { return f32 == o.f32 && q8 == o.q8; }
-  ActOut out(int32_t dim, bool want_f32, bool want_q8) {
-    return {want_f32 ? f32.data() : nullptr, ld, want_q8 ? q8.data() : nullptr, dim};
+  bool operator==(const ActBuffers& o) const { return f32 == o.f32 && q8 == o.q8 && q8_low == o.q8_low; }
+  ActOut out(int32_t dim, bool want_f32, bool want_q8, bool want_low) {
+    return {want_f32 ? f32.data() : nullptr, ld, want_q8 ? q8.data() : nullptr, dim,
+            want_low ? q8_low.data() : nullptr};
   }
 };
 
-// The int8 blocks of row i are quantise_block of its float32 values.
-void expect_q8_of_f32(const ActBuffers& y, int32_t rows, int32_t dim) {
+// The int8 blocks of row i are quantise_block of its float32 values; the low ones of what is left.
+void expect_q8_of_f32(const ActBuffers& y, int32_t rows, int32_t dim, bool low) {
   for (int32_t i = 0; i < rows; i++) {
     const auto place = ActivationTiles(rows).place(i, dim / 32);
     for (int32_t b = 0; b < dim / 32; b++) {
+      const size_t at = place.first + size_t(b) * place.stride;
+      float x[32];
+      std::copy_n(y.f32.data() + i * y.ld + 32 * b, 32, x);
       Q8Block block;
-      quantise_block(y.f32.data() + i * y.ld + 32 * b, block);
-      ASSERT_EQ(std::memcmp(&block, &y.q8[place.first + size_t(b) * place.stride], sizeof(block)), 0)
-          << i << "," << b;
+      quantise_block(x, block);
+      ASSERT_EQ(std::memcmp(&block, &y.q8[at], sizeof(block)), 0) << i << "," << b;
+      if (!low) continue;
+      for (int32_t d = 0; d < 32; d++) x[d] -= block.s * float(block.q[d]);
+      quantise_block(x, block);
+      ASSERT_EQ(std::memcmp(&block, &y.q8_low[at], sizeof(block)), 0) << i << "," << b;
     }
   }
 }
@@ -60,8 +70,8 @@ void expect_q8_of_f32(const ActBuffers& y, int32_t rows, int32_t dim) {
 TEST(RmsNorm, EveryTableGivesTheSameBits) {
   Random random;
   for (int round = 0; round < 60; round++) {
-    const bool q8 = random.coin(), f32 = !q8 || random.coin(), gathered = random.coin(),
-               weighted = random.coin();
+    const bool q8 = random.coin(), low = q8 && random.coin(), f32 = !q8 || random.coin(),
+               gathered = random.coin(), weighted = random.coin();
     const int32_t dim = q8 ? 32 * random.between(1, 30) : random.between(1, 700);
     const StepRows step(random.between(1, 40), random.between(0, 3));
     const int32_t rows = step.rows().size(), ldx = dim + random.below(3), all = step.count + 5;
@@ -82,11 +92,11 @@ TEST(RmsNorm, EveryTableGivesTheSameBits) {
         ActBuffers(rows, dim, dim + 16, random),
         [&](const OpTable& t, OpList& ops, ActBuffers& o) {
           RmsNormParams with = p;
-          with.out = o.out(dim, f32, q8);
+          with.out = o.out(dim, f32, q8, low);
           t.rms_norm(ops, with);
         },
         "rms_norm");
-    if (q8 && f32) expect_q8_of_f32(y, rows, dim);
+    if (q8 && f32) expect_q8_of_f32(y, rows, dim, low);
     if (!f32) continue;
     for (int32_t i = 0; i < rows; i++) {
       const float* row = x.data() + (gathered ? order[size_t(step.begin + i)] : step.begin + i) * ldx;
@@ -173,7 +183,7 @@ TEST(Embed, EveryTableGivesTheSameBits) {
 TEST(GatedActivation, EveryTableGivesTheSameBits) {
   Random random;
   for (int round = 0; round < 60; round++) {
-    const bool q8 = random.coin(), f32 = !q8 || random.coin();
+    const bool q8 = random.coin(), low = q8 && random.coin(), f32 = !q8 || random.coin();
     const Activation activation = random.coin() ? Activation::kSilu : Activation::kGeluTanh;
     const int32_t dim = q8 ? 32 * random.between(1, 60) : random.between(1, 1900);
     const StepRows step(random.between(1, 20), random.between(0, 2));
@@ -190,10 +200,10 @@ TEST(GatedActivation, EveryTableGivesTheSameBits) {
                                    .ld = ld,
                                    .up_offset = up,
                                    .activation = activation,
-                                   .out = o.out(dim, f32, q8)});
+                                   .out = o.out(dim, f32, q8, low)});
         },
         "gated");
-    if (q8 && f32) expect_q8_of_f32(y, rows, dim);
+    if (q8 && f32) expect_q8_of_f32(y, rows, dim, low);
     if (!f32) continue;
     for (int32_t i = 0; i < rows; i++)
       for (int32_t d = 0; d < dim; d++) {

@@ -53,12 +53,13 @@ struct CpuStream::Worker {
     void operator()(std::byte* p) const { std::free(p); }
   };
 
-  Worker(CpuStream* stream, int index)
+  Worker(CpuStream* stream, int index, int workers)
       : scratch(static_cast<std::byte*>(std::aligned_alloc(64, kOpScratchBytes))) {
     CHECK(scratch != nullptr, "no memory for {} bytes of scratch", kOpScratchBytes);
     std::memset(scratch.get(), 0,
                 kOpScratchBytes);  // by the thread that uses it: the memory of its NUMA node
     context.worker = index;
+    context.workers = workers;
     context.scratch = {scratch.get(), kOpScratchBytes};
     context.stream = stream;
     context.fail_fn = [](OpContext& c, Status s) { static_cast<Context&>(c).stream->fail(std::move(s)); };
@@ -71,7 +72,7 @@ struct CpuStream::Worker {
 CpuStream::CpuStream(int threads) {
   CHECK_GE(threads, 1);
   team_.reserve(size_t(threads));
-  for (int i = 0; i < threads; ++i) team_.emplace_back(fmt::format("device-{}", i), [this, i] { work(i); });
+  for (int i = 0; i < threads; ++i) team_.emplace_back(fmt::format("device-{}", i), [this, i, threads] { work(i, threads); });
 }
 
 CpuStream::~CpuStream() {
@@ -121,8 +122,8 @@ void CpuStream::synchronize() {
 // --- the team
 // ---------------------------------------------------------------------------------------------------------
 
-void CpuStream::work(int index) {
-  Worker worker(this, index);
+void CpuStream::work(int index, int workers) {
+  Worker worker(this, index, workers);
   Claim claim;
   while (wait_for_claim(claim)) {
     while (work_on(claim, worker)) {

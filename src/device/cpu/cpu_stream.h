@@ -50,7 +50,7 @@ class CpuStream : public Stream {
   };
   struct Worker;
 
-  void work(int index);
+  void work(int index, int workers);
   bool wait_for_claim(Claim& claim);
   bool try_claim(Claim& claim);
   bool work_on(Claim& claim, Worker& worker);

@@ -33,7 +33,15 @@ inline void emit(const RowBodies& bodies, const ActOut& out, const ActivationTil
   if (out.f32 && y != out.f32 + row * out.ld + first) std::copy(y, y + n, out.f32 + row * out.ld + first);
   if (!out.q8) return;
   const auto place = tiles.place(row, out.dim / 32);
-  bodies.quantise(y, n / 32, out.q8 + place.first + size_t(first / 32) * place.stride, int64_t(place.stride));
+  const size_t at = place.first + size_t(first / 32) * place.stride;
+  bodies.quantise(y, n / 32, out.q8 + at, int64_t(place.stride));
+  if (!out.q8_low) return;
+  for (int32_t b = 0; b < n / 32; b++) {
+    const Q8Block& high = out.q8[at + size_t(b) * place.stride];
+    float rest[32];
+    for (int32_t i = 0; i < 32; i++) rest[i] = y[32 * b + i] - high.s * float(high.q[i]);
+    bodies.quantise(rest, 1, out.q8_low + at + size_t(b) * place.stride, 1);
+  }
 }
 
 // ---------------------------------------------------------------- embed, rope_table: nothing to gain from

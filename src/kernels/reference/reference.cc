@@ -25,6 +25,12 @@ void emit(const ActOut& out, const Rows& rows, int32_t row, const float* y) {
     const auto place = ActivationTiles(rows.size()).place(row, out.dim / 32);
     for (int32_t b = 0; b < out.dim / 32; b++)
       quantise_block(y + 32 * b, out.q8[place.first + size_t(b) * place.stride]);
+    for (int32_t b = 0; out.q8_low && b < out.dim / 32; b++) {
+      const Q8Block& high = out.q8[place.first + size_t(b) * place.stride];
+      float rest[32];
+      for (int32_t j = 0; j < 32; j++) rest[j] = y[32 * b + j] - high.s * float(high.q[j]);
+      quantise_block(rest, out.q8_low[place.first + size_t(b) * place.stride]);
+    }
   }
 }
 
@@ -51,13 +57,13 @@ void rms_norm_row(const RmsNormParams& p, int32_t i, OpContext& context) {
   }
 }
 
-float quantised_dot(const MatmulParams& p, int32_t row, int32_t column) {
+float quantised_dot(const MatmulParams& p, const Q8Block* activations, int32_t row, int32_t column) {
   const int32_t blocks = p.w.k / 32;
   const auto place = ActivationTiles(p.rows.size()).place(row, blocks);
   float acc = 0;
   UnpackedBlock w;
   for (int32_t b = 0; b < blocks; b++) {
-    const Q8Block& x = p.x_q8[place.first + size_t(b) * place.stride];
+    const Q8Block& x = activations[place.first + size_t(b) * place.stride];
     read_packed_block(p.w, column, b, w);
     int32_t dot[2] = {};
     for (int i = 0; i < 32; i++) dot[i / 16] += w.q[i] * x.q[i];
@@ -84,12 +90,13 @@ void matmul_group(const MatmulParams& p, int32_t group, OpContext& context) {
     for (int32_t i = 0; i < p.rows.size(); i++) {
       float acc = 0;
       if (p.w.quantised()) {
-        acc = quantised_dot(p, i, column);
+        acc = quantised_dot(p, p.x_q8, i, column);
       } else {
         for (int32_t k = 0; k < p.w.k; k++) acc = numeric::fma(w[k], p.x_f32[i * p.ldx + k], acc);
       }
       float& y = p.y[i * p.ldy + column];
       y = p.add ? y + acc : acc;
+      if (p.w.quantised() && p.x_q8_low && column >= p.low_begin) y += quantised_dot(p, p.x_q8_low, i, column);
     }
   }
 }
