@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/chat_template.h"
+#include "engine/loader.h"
 #include "engine/tokenizer.h"
 #include "model/gguf.h"
 
@@ -31,21 +32,8 @@ GgufFile open(const RealModel& model) {
   return GgufFile::open(path).value();
 }
 
-Tokenizer load(const GgufMetadata& file) {
-  TokenizerData data{
-      .model = *file.get_string("tokenizer.ggml.model"),
-      .pre = *file.get_string("tokenizer.ggml.pre", ""),
-      .tokens = *file.get_strings("tokenizer.ggml.tokens"),
-      .types = *file.get_i32s("tokenizer.ggml.token_type"),
-      .bos_id = int32_t(*file.get_u32("tokenizer.ggml.bos_token_id")),
-      .eos_id = int32_t(*file.get_u32("tokenizer.ggml.eos_token_id")),
-      .unk_id = int32_t(*file.get_u32("tokenizer.ggml.unknown_token_id")),
-      .add_bos = *file.get_bool("tokenizer.ggml.add_bos_token"),
-      .add_space_prefix = *file.get_bool("tokenizer.ggml.add_space_prefix"),
-  };
-  if (file.has("tokenizer.ggml.scores")) data.scores = *file.get_f32s("tokenizer.ggml.scores");
-  if (file.has("tokenizer.ggml.merges")) data.merges = *file.get_strings("tokenizer.ggml.merges");
-  return Tokenizer::create(data).value();
+Tokenizer load(const GgufMetadata& metadata) {
+  return load_tokenizer(metadata).value();
 }
 
 nlohmann::json reference_cases() {
