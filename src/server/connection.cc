@@ -5,15 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core/string.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 
 #include "base/log.h"
 #include "server/api_error.h"
@@ -25,33 +18,12 @@ namespace http = boost::beast::http;
 
 namespace {
 
-constexpr auto kTuple = net::as_tuple(net::use_awaitable);
 // What a client may send ahead while its response is under way. Beyond it the socket is left alone until the
 // response is complete.
 constexpr size_t kPipelineBytes = 64 << 10;
-// The body of a request that is refused is read and dropped up to this size, so that the connection can be
-// kept.
-constexpr uint64_t kDroppedBodyBytes = 64 << 10;
 constexpr size_t kKeptBufferBytes = 8 << 10;  // what an idle connection may hold on to
 constexpr int kSendBufferBytes = 256 << 10;   // bounds what the system buffers for a reader that has stopped
 constexpr std::chrono::milliseconds kLingerTotal{5000};
-
-bool is_id_text(std::string_view text) {
-  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == ':';
-  });
-}
-
-// Path and query of the target, which may be absolute.
-void split_target(std::string_view target, HttpRequest& request) {
-  if (const size_t scheme = target.find("://"); scheme != std::string_view::npos && target[0] != '/') {
-    const size_t slash = target.find('/', scheme + 3);
-    target = slash == std::string_view::npos ? "/" : target.substr(slash);
-  }
-  const size_t mark = target.find('?');
-  request.path = std::string(target.substr(0, mark));
-  if (mark != std::string_view::npos) request.query = std::string(target.substr(mark + 1));
-}
 
 std::string chunk_of(std::string_view data, bool last) {
   std::string out;
@@ -61,30 +33,6 @@ std::string chunk_of(std::string_view data, bool last) {
 }
 
 }  // namespace
-
-struct Connection::Incoming {
-  http::request_parser<http::string_body> parser;
-
-  void describe(HttpRequest& request) {
-    const auto& message = parser.get();
-    const auto text = [&](http::field field) { return std::string(message[field]); };
-    request.method = std::string(message.method_string());
-    split_target(std::string_view(message.target().data(), message.target().size()), request);
-    request.authorization = text(http::field::authorization);
-    request.origin = text(http::field::origin);
-    request.content_encoding = text(http::field::content_encoding);
-    request.preflight_method = text(http::field::access_control_request_method);
-    request.preflight_headers = text(http::field::access_control_request_headers);
-    const auto id = message["X-Request-Id"];
-    if (is_id_text(std::string_view(id.data(), id.size()))) request.id = std::string(id);
-  }
-  bool expects_continue() const {
-    return boost::beast::iequals(parser.get()[http::field::expect], "100-continue");
-  }
-  bool has_long_body() const {
-    return parser.chunked() || expects_continue() || parser.content_length().value_or(0) > kDroppedBodyBytes;
-  }
-};
 
 Connection::Connection(ConnectionHost& host, Socket socket, bool overloaded)
     : host_(host), socket_(std::move(socket)), overloaded_(overloaded), wake_timer_(socket_.get_executor()) {
@@ -116,85 +64,9 @@ net::awaitable<bool> Connection::serve_one() {
 net::awaitable<bool> Connection::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
   set_deadline(host_.config().idle_timeout);
-  const auto [error] = co_await socket_.async_wait(Socket::wait_read, kTuple);
+  const auto [error] = co_await socket_.async_wait(Socket::wait_read, kAwait);
   clear_deadline();
   co_return !error && !gone_;
-}
-
-net::awaitable<std::optional<HttpRequest>> Connection::read_request() {
-  HttpRequest request;
-  request.received = Clock::now();
-  request.unique = host_.next_request_id();
-  request.id = "req-" + request.unique;
-  Incoming incoming;
-  incoming.parser.header_limit(static_cast<uint32_t>(host_.config().max_header_bytes));
-  incoming.parser.body_limit(static_cast<uint64_t>(host_.config().max_body_bytes));
-  set_deadline(host_.config().header_timeout);
-  const auto [error, bytes] = co_await http::async_read_header(socket_, buffer_, incoming.parser, kTuple);
-  clear_deadline();
-  if (error) {
-    co_await reject_unreadable(request, error);
-    co_return std::nullopt;
-  }
-  incoming.describe(request);
-  http10_ = incoming.parser.get().version() < 11;
-  keep_alive_ = incoming.parser.keep_alive();
-  if (overloaded_) {
-    const Status status(StatusCode::kUnavailable, "too many connections, try again later");
-    co_await reject(request, error_response(status, request.id));
-    co_return std::nullopt;
-  }
-  if (!incoming.parser.is_done() && incoming.has_long_body()) {
-    if (std::optional<HttpResponse> refused = host_.router().refuse_early(request)) {
-      co_await reject(request, *std::move(refused));
-      co_return std::nullopt;
-    }
-  }
-  if (!co_await read_body(incoming, request)) co_return std::nullopt;
-  request.body = std::move(incoming.parser.get().body());
-  co_return request;
-}
-
-net::awaitable<bool> Connection::read_body(Incoming& incoming, const HttpRequest& request) {
-  if (!incoming.parser.is_done() && incoming.expects_continue() && buffer_.size() == 0) {
-    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (!co_await write_all(kContinue)) co_return false;
-  }
-  while (!incoming.parser.is_done()) {
-    set_deadline(host_.config().body_timeout);
-    const auto [error, bytes] = co_await http::async_read_some(socket_, buffer_, incoming.parser, kTuple);
-    clear_deadline();
-    if (error) {
-      co_await reject_unreadable(request, error);
-      co_return false;
-    }
-  }
-  co_return true;
-}
-
-net::awaitable<void> Connection::reject_unreadable(const HttpRequest& request,
-                                                   const boost::system::error_code& error) {
-  if (gone_) co_return;
-  HttpResponse response;
-  if (timed_out_) {
-    response = error_response(408, "the request did not arrive in time", "request_timeout");
-  } else if (error == http::error::body_limit) {
-    response = error_response(
-        Status(StatusCode::kPayloadTooLarge, fmt::format("the body is larger than {} bytes (--max-body-size)",
-                                                         host_.config().max_body_bytes)),
-        request.id);
-  } else if (error == http::error::header_limit) {
-    response = error_response(
-        431, fmt::format("the headers are larger than {} bytes", host_.config().max_header_bytes),
-        "headers_too_large");
-  } else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-             error != http::error::end_of_stream && error != http::error::partial_message) {
-    response =
-        error_response(Status::invalid("this is not an HTTP/1.1 request: {}", error.message()), request.id);
-  } else {
-    co_return;  // the client closed or reset the connection
-  }
-  co_await reject(request, std::move(response));
 }
 
 net::awaitable<void> Connection::reject(const HttpRequest& request, HttpResponse response) {
@@ -255,7 +127,7 @@ net::awaitable<bool> Connection::run_pending(const HttpRequest& request,
 net::awaitable<void> Connection::wait_for_wake() {
   if (woken_) co_return;
   wake_timer_.expires_after(host_.config().sse_keepalive);
-  co_await wake_timer_.async_wait(kTuple);
+  co_await wake_timer_.async_wait(kAwait);
 }
 
 net::awaitable<bool> Connection::send_part(const HttpRequest& request, PendingResponse::Part& part) {
@@ -303,7 +175,7 @@ net::awaitable<bool> Connection::write_all(std::string_view data) {
   while (!data.empty() && !gone_) {
     set_deadline(host_.config().write_timeout);
     const auto [error, bytes] =
-        co_await socket_.async_write_some(net::buffer(data.data(), data.size()), kTuple);
+        co_await socket_.async_write_some(net::buffer(data.data(), data.size()), kAwait);
     if (error) gone_ = true;
     data.remove_prefix(std::min(bytes, data.size()));
   }
@@ -319,7 +191,7 @@ net::awaitable<void> Connection::linger() {
   set_deadline(kLingerTotal);
   std::string sink(16 << 10, '\0');
   while (!gone_) {
-    const auto [error, bytes] = co_await socket_.async_read_some(net::buffer(sink), kTuple);
+    const auto [error, bytes] = co_await socket_.async_read_some(net::buffer(sink), kAwait);
     if (error) break;
   }
   clear_deadline();

@@ -2,9 +2,11 @@
 // the http thread.
 #pragma once
 
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <chrono>
 #include <functional>
@@ -20,6 +22,9 @@
 namespace gapless {
 
 class Connection;
+
+// An operation's errors are values here, never exceptions.
+inline constexpr auto kAwait = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 // What a connection needs of the server.
 class ConnectionHost {

@@ -15,6 +15,8 @@ namespace {
 // A body up to this size is parsed at once (about a millisecond); a larger one would hold up every other
 // connection.
 constexpr size_t kInlineParseBytes = 64 << 10;
+// The same for an answer: tokens and alternatives whose logprobs are written, 100 bytes each or so.
+constexpr size_t kInlineFormatTokens = 10'000;
 
 const char* reason_name(const std::optional<Finish>& finish) {
   if (!finish) return "none";
@@ -46,7 +48,7 @@ void GenerationResponse::parse() {
     ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(request_.body)));
     return parser_(body, serving_->engine.model(), serving_->limits);
   }();
-  std::lock_guard lock(plan_mutex_);
+  std::lock_guard lock(pool_mutex_);
   plan_ = std::move(parsed);
 }
 
@@ -54,12 +56,13 @@ PendingResponse::Part GenerationResponse::take() {
   if (stage_ == Stage::kEnded) return {};
   if (stage_ == Stage::kParsing) {
     if (!broken_.is_ok()) return refuse(broken_);
-    std::lock_guard lock(plan_mutex_);
+    std::lock_guard lock(pool_mutex_);
     if (!plan_) return {};
     if (!plan_->is_ok()) return refuse(plan_->status());
     stage_ = Stage::kWaiting;
     submit();
   }
+  if (stage_ == Stage::kFormatting) return broken_.is_ok() ? whole_part() : refuse(broken_);
   receive();
   if (stage_ == Stage::kStreaming) return stream_part();
   if (!broken_.is_ok()) return refuse(broken_);
@@ -198,12 +201,46 @@ PendingResponse::Part GenerationResponse::stream_part() {
 }
 
 PendingResponse::Part GenerationResponse::whole_part() {
+  if (stage_ == Stage::kWaiting && is_large()) {
+    stage_ = Stage::kFormatting;
+    format_on_pool();
+    return {};
+  }
   Part part;
   part.head.emplace();
-  part.head->body = plan_->value().format->whole(header_, choices_, total_usage());
+  if (stage_ == Stage::kFormatting) {
+    std::lock_guard lock(pool_mutex_);
+    if (!body_) return {};
+    part.head->body = *std::move(body_);
+  } else {
+    part.head->body = plan_->value().format->whole(header_, choices_, total_usage());
+  }
   part.end = true;
   end();
   return part;
+}
+
+bool GenerationResponse::is_large() const {
+  size_t tokens = 0;
+  for (const Choice& choice : choices_) {
+    for (const auto* list : {&choice.tokens, &choice.prompt->scored.tokens}) {
+      for (const TokenText& token : *list) tokens += 1 + token.top.size();
+    }
+  }
+  return tokens > kInlineFormatTokens;
+}
+
+// While it runs nobody else touches the choices: every prompt has ended.
+void GenerationResponse::format_on_pool() {
+  auto job = [self = shared_from_this(), usage = total_usage()] {
+    std::string body = self->plan_->value().format->whole(self->header_, self->choices_, usage);
+    {
+      std::lock_guard lock(self->pool_mutex_);
+      self->body_ = std::move(body);
+    }
+    self->wake_();
+  };
+  if (!serving_->engine.run_on_text_pool(job)) job();
 }
 
 void GenerationResponse::end() {

@@ -1,5 +1,6 @@
 // One chat or completion request from its body to its last byte: parse, submit, collect or stream, abort.
-// Lives on the http thread; only parsing a large body happens elsewhere (on the text pool).
+// Lives on the http thread; only parsing a large body and writing a large answer happen elsewhere (on the
+// text pool).
 #pragma once
 
 #include <memory>
@@ -30,7 +31,7 @@ class GenerationResponse final : public PendingResponse,
  private:
   // kWaiting: submitted, and nothing sent yet. A stream begins with its first token (or the first
   // keep-alive), so that whatever goes wrong before is a plain HTTP error.
-  enum class Stage { kParsing, kWaiting, kStreaming, kEnded };
+  enum class Stage { kParsing, kWaiting, kStreaming, kFormatting, kEnded };
 
   void parse();
   void submit();
@@ -46,6 +47,8 @@ class GenerationResponse final : public PendingResponse,
   Part refuse(const Status& status);
   Part stream_part();
   Part whole_part();
+  bool is_large() const;
+  void format_on_pool();
   Part begin_stream();
   bool all_accepted() const;
   bool all_failed() const;
@@ -59,8 +62,9 @@ class GenerationResponse final : public PendingResponse,
   HttpRequest request_;
   std::function<void()> wake_;
 
-  std::mutex plan_mutex_;  // plan_ may be written by the text pool
+  std::mutex pool_mutex_;  // the text pool may write plan_ and body_
   std::optional<Result<GenerationPlan>> plan_;
+  std::optional<std::string> body_;
 
   Stage stage_ = Stage::kParsing;
   AnswerHeader header_;

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -32,7 +30,6 @@ namespace net = boost::asio;
 
 namespace {
 
-constexpr auto kTuple = net::as_tuple(net::use_awaitable);
 constexpr int64_t kReservedDescriptors = 128;  // for what is not a client
 constexpr size_t kOverloadConnections = 64;    // beyond the limit, to be told 503 properly
 constexpr std::chrono::milliseconds kTick{250}, kShortestTick{20};
@@ -168,7 +165,7 @@ void HttpServer::Impl::start() {
 
 net::awaitable<void> HttpServer::Impl::accept_loop(net::posix::stream_descriptor& acceptor, int family) {
   while (!finished_) {
-    const auto [error] = co_await acceptor.async_wait(net::posix::stream_descriptor::wait_read, kTuple);
+    const auto [error] = co_await acceptor.async_wait(net::posix::stream_descriptor::wait_read, kAwait);
     if (error || finished_) co_return;
     const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
@@ -176,7 +173,7 @@ net::awaitable<void> HttpServer::Impl::accept_loop(net::posix::stream_descriptor
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       spdlog::warn("cannot accept connections: {}", std::strerror(errno));
       net::steady_timer pause(io_, std::chrono::milliseconds(100));
-      co_await pause.async_wait(kTuple);
+      co_await pause.async_wait(kAwait);
     }
   }
 }
@@ -232,7 +229,7 @@ net::awaitable<void> HttpServer::Impl::tick_loop() {
   const auto interval = std::clamp(shortest / 4, kShortestTick, kTick);
   while (!finished_ && (!connections_.empty() || drain_deadline_)) {
     ticker_.expires_after(interval);
-    co_await ticker_.async_wait(kTuple);
+    co_await ticker_.async_wait(kAwait);
     tick();
   }
   ticking_ = false;

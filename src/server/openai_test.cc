@@ -131,6 +131,17 @@ TEST(Chat, LogprobsShape) {
   EXPECT_EQ(stream.logprobs.at(0)["content"], whole["content"]);
 }
 
+TEST(Chat, ALargeAnswerIsWrittenOffTheLoopAndIsTheSame) {
+  TestServer t({.answer_tokens = 2000});
+  HttpClient client = t.client();
+  const std::string fields = R"("logprobs":true,"top_logprobs":20)";
+  const json whole = client.post("/v1/chat/completions", chat_body(fields)).json()["choices"][0];
+  EXPECT_EQ(whole["message"]["content"], t.engine.answer(kMessages, 0, 2000));
+  ASSERT_EQ(whole["logprobs"]["content"].size(), 2000u);
+  const Joined stream = join(client.post("/v1/chat/completions", chat_body(fields + R"(,"stream":true)")));
+  EXPECT_EQ(stream.logprobs.at(0)["content"], whole["logprobs"]["content"]);
+}
+
 TEST(Completions, A_LP_1_EchoWithLogprobs) {
   TestServer t;
   HttpClient client = t.client();
