@@ -32,6 +32,10 @@ pub struct Vocab<'a> {
     pub add_space_prefix: bool,
 }
 
+/// The rules that cut words look ahead behind white space. The regular expressions' library gives up on runs of a million characters and
+/// leaves the rest of the text uncut, without an error; far below that, we say so.
+const MAX_SPACE: usize = 200_000;
+
 enum Model {
     ByteLevelBpe(Box<HfTokenizer>),
     Spm { spm: Box<Spm>, add_space_prefix: bool },
@@ -88,6 +92,11 @@ impl Tokenizer {
             return Ok(());
         }
         match &self.model {
+            Model::ByteLevelBpe(_) if longest_space(text) > MAX_SPACE => {
+                return Err(Invalid(format!(
+                    "the text has more than {MAX_SPACE} white-space characters in a row"
+                )));
+            }
             Model::ByteLevelBpe(tokenizer) => {
                 ids.extend_from_slice(tokenizer.encode_fast(text, false)?.get_ids())
             }
@@ -99,6 +108,16 @@ impl Tokenizer {
         }
         Ok(())
     }
+}
+
+fn longest_space(text: &str) -> usize {
+    if text.len() <= MAX_SPACE {
+        return 0;
+    }
+    text.split(|character: char| !character.is_whitespace())
+        .map(|space| space.chars().count())
+        .max()
+        .unwrap_or(0)
 }
 
 fn pieces<'a>(vocab: &Vocab<'a>) -> Vec<&'a str> {

@@ -274,6 +274,24 @@ TEST(KnownFailures, A_U8_1_InputThatIsNotUtf8) {
   }
 }
 
+TEST(Tokenizer, LongRunsAreRightOrRefused) {
+  const HandVocab vocab = testing::byte_level_vocab();
+  const Tokenizer tokenizer = create(vocab);
+  const std::string spaces(200'000, ' ');
+  const Ids ids = *tokenizer.encode(spaces + "hello", kTrusted);
+  ASSERT_EQ(ids.size(), 200'000u) << "all but the last space, and the last with the word";
+  EXPECT_EQ(ids.back(), vocab.id("Ġhello"));
+  const auto refused = tokenizer.encode(spaces + "  hello", kTrusted);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.status().message().find("200000 white-space"), std::string::npos)
+      << refused.status().message();
+  for (const char* unit : {"a", "!", "1", "\n!", "hello "}) {
+    std::string text;
+    while (text.size() < 300'000) text += unit;
+    EXPECT_EQ(tokenizer.decode(*tokenizer.encode(text, kTrusted), false), text);
+  }
+}
+
 TEST(Tokenizer, RefusesWhatItDoesNotKnow) {
   const HandVocab vocab = testing::byte_level_vocab();
   TokenizerData data = vocab.data();
