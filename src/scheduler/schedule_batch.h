@@ -50,7 +50,7 @@ class ScheduleBatch {
  private:
   void add_prompt_targets(const Req& req, BatchRow& row);
 
-  const int32_t page_size_;
+  int32_t page_size_;
   std::vector<ScheduledRow> rows_;
   std::vector<BatchRow> batch_rows_;
   std::vector<int32_t> input_ids_;
