@@ -24,7 +24,8 @@ ActOut act_for(const Workspace& memory, const Linear& reader, int32_t dim) {
   return {.f32 = reader.reads_f32() ? memory.act_f32 : nullptr,
           .ld = memory.ld_act,
           .q8 = reader.reads_q8() ? memory.act_q8 : nullptr,
-          .dim = dim};
+          .dim = dim,
+          .q8_low = reader.reads_low() ? memory.act_q8_low : nullptr};
 }
 
 void push_norm(const Step& step, const float* weight, const Linear& reader) {
@@ -45,7 +46,7 @@ Status plan_attention(WeightPlan& plan, const ModelConfig& c, int32_t layer, Att
   const std::string blk = fmt::format("blk.{}.", layer);
   const int32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
   const WeightPlan::TensorRows qkv[] = {
-      {blk + "attn_q.weight", q}, {blk + "attn_k.weight", kv}, {blk + "attn_v.weight", kv}};
+      {blk + "attn_q.weight", q}, {blk + "attn_k.weight", kv}, {blk + "attn_v.weight", kv, true}};
   const WeightPlan::TensorRows output[] = {{blk + "attn_output.weight", c.dim}};
   RETURN_IF_ERROR(plan.vector(out.norm, blk + "attn_norm.weight", c.dim));
   RETURN_IF_ERROR(plan.linear(out.qkv, qkv, c.dim));
@@ -58,9 +59,10 @@ Status plan_attention(WeightPlan& plan, const ModelConfig& c, int32_t layer, Att
 
 Status plan_feed_forward(WeightPlan& plan, const ModelConfig& c, int32_t layer, FeedForwardWeights& out) {
   const std::string blk = fmt::format("blk.{}.", layer);
-  const WeightPlan::TensorRows gate_up[] = {{blk + "ffn_gate.weight", c.ffn_dim},
-                                            {blk + "ffn_up.weight", c.ffn_dim}};
-  const WeightPlan::TensorRows down[] = {{blk + "ffn_down.weight", c.dim}};
+  const bool last = layer == c.n_layers - 1;
+  const WeightPlan::TensorRows gate_up[] = {{blk + "ffn_gate.weight", c.ffn_dim, last},
+                                            {blk + "ffn_up.weight", c.ffn_dim, last}};
+  const WeightPlan::TensorRows down[] = {{blk + "ffn_down.weight", c.dim, last}};
   RETURN_IF_ERROR(plan.vector(out.norm, blk + "ffn_norm.weight", c.dim));
   RETURN_IF_ERROR(plan.linear(out.gate_up, gate_up, c.dim));
   return plan.linear(out.down, down, c.ffn_dim);
@@ -84,6 +86,7 @@ Status Workspace::reserve(Device& device, const ModelConfig& c, std::span<const 
   const size_t at_x = place(rows * ld_x, sizeof(float));
   const size_t at_f32 = place(rows * ld_act, sizeof(float));
   const size_t at_q8 = place(rows * ((act + 31) / 32), sizeof(Q8Block));
+  const size_t at_q8_low = place(rows * ((act + 31) / 32), sizeof(Q8Block));
   const size_t at_wide = place(rows * ld_wide, sizeof(float));
   std::vector<size_t> at_ropes;
   for (const int32_t half : rope_halves) at_ropes.push_back(place(int64_t(rows) * 2 * half, sizeof(float)));
@@ -93,6 +96,7 @@ Status Workspace::reserve(Device& device, const ModelConfig& c, std::span<const 
   x = reinterpret_cast<float*>(base + at_x);
   act_f32 = reinterpret_cast<float*>(base + at_f32);
   act_q8 = reinterpret_cast<Q8Block*>(base + at_q8);
+  act_q8_low = reinterpret_cast<Q8Block*>(base + at_q8_low);
   wide = reinterpret_cast<float*>(base + at_wide);
   cos_sin.clear();
   for (const size_t at : at_ropes) cos_sin.push_back(reinterpret_cast<float*>(base + at));
@@ -119,14 +123,17 @@ void push_rope_table(const Step& step, const RopeTable& rope) {
 
 void push_linear(const Step& step, const Linear& w, float* y, int64_t ldy, bool add) {
   for (const Linear::Part& part : w.parts) {
-    step.table.matmul(step.ops, {.rows = step.rows(),
-                                 .x_f32 = step.memory.act_f32,
-                                 .ldx = step.memory.ld_act,
-                                 .x_q8 = step.memory.act_q8,
-                                 .w = part.w,
-                                 .y = y + part.column,
-                                 .ldy = ldy,
-                                 .add = add});
+    step.table.matmul(step.ops,
+                      {.rows = step.rows(),
+                       .x_f32 = step.memory.act_f32,
+                       .ldx = step.memory.ld_act,
+                       .x_q8 = step.memory.act_q8,
+                       .w = part.w,
+                       .y = y + part.column,
+                       .ldy = ldy,
+                       .add = add,
+                       .x_q8_low = part.low_begin != Linear::kNoLow ? step.memory.act_q8_low : nullptr,
+                       .low_begin = part.low_begin});
   }
 }
 

@@ -8,7 +8,8 @@ namespace {
 
 // Bounds on sizes: far above any model, low enough that products of two fit into 64 bits and a row fits into
 // an op's scratch memory.
-constexpr int32_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxWidth = kMaxActDim, kMaxVocab = 1 << 24;
+constexpr int32_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxGroup = 64, kMaxWidth = kMaxActDim,
+                  kMaxVocab = 1 << 24;
 
 Status read_heads(const ArchKeys& keys, const GgufFile& file, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.n_heads, keys.get_int("attention.head_count", 1, kMaxHeads));
@@ -16,6 +17,10 @@ Status read_heads(const ArchKeys& keys, const GgufFile& file, ModelConfig& c) {
   if (c.n_heads % c.n_kv_heads != 0) {
     return Status::invalid("{}: {} attention heads are not a multiple of {} KV heads", file.name(), c.n_heads,
                            c.n_kv_heads);
+  }
+  if (c.n_heads / c.n_kv_heads > kMaxGroup) {
+    return Status::invalid("{}: {} attention heads share a KV head, limit {}", file.name(),
+                           c.n_heads / c.n_kv_heads, int32_t(kMaxGroup));
   }
   ASSIGN_OR_RETURN(c.head_dim, keys.get_int_or("attention.key_length", c.dim / c.n_heads, 1, kMaxHeadDim));
   ASSIGN_OR_RETURN(const int32_t value_length,

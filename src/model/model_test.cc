@@ -69,6 +69,20 @@ TEST_P(TinyModels, chunks_and_page_sizes_do_not_change_a_bit) {
   EXPECT_EQ(single_pages.harness->run(ids, 33), expected);
 }
 
+TEST_P(TinyModels, instruction_sets_agree_in_every_bit) {
+  const std::vector<int32_t> ids = random_ids(70, 11);
+  const auto run = [&](Isa isa, int threads) {
+    return Tiny(GetParam(), {}, {.table = op_table(isa), .threads = threads}).harness->run(ids, 40);
+  };
+  const Logits expected = run(Isa::kReference, 0);
+  EXPECT_EQ(run(Isa::kReference, 3), expected) << "three threads";
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+    if (!op_table(isa)) continue;
+    EXPECT_EQ(run(isa, 0), expected) << isa_name(isa);
+    EXPECT_EQ(run(isa, 3), expected) << isa_name(isa) << ", three threads";
+  }
+}
+
 TEST_P(TinyModels, interleaved_sequences_equal_each_alone) {
   Tiny tiny(GetParam(), {});
   const std::vector<int32_t> a = random_ids(40, 2), b = random_ids(55, 3);

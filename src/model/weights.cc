@@ -40,6 +40,9 @@ bool Linear::reads_q8() const {
 bool Linear::reads_f32() const {
   return std::any_of(parts.begin(), parts.end(), [](const Part& part) { return !part.w.quantised(); });
 }
+bool Linear::reads_low() const {
+  return std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.low_begin != kNoLow; });
+}
 
 Result<const GgufTensor*> WeightPlan::find(const std::string& name, std::string_view expected) {
   const GgufTensor* tensor = file_.find_tensor(name);
@@ -84,12 +87,13 @@ Status WeightPlan::linear(Linear& out, std::span<const TensorRows> tensors, int3
     const PackedLayout layout = packed_layout_for(tensor->dtype);
     Linear::Part* last = out.parts.empty() ? nullptr : &out.parts.back();
     if (!last || last->w.layout != layout || last->w.n % 16 != 0) {
-      out.parts.push_back({{layout, 0, k, nullptr}, out.width});
+      out.parts.push_back({.w = {layout, 0, k, nullptr}, .column = out.width});
       last = &out.parts.back();
       matrices_.push_back(&last->w);
     }
     copies_.push_back({.tensor = tensor, .matrix = &last->w, .row_begin = last->w.n});
     out.columns.push_back(out.width);
+    if (rows.precise && last->w.quantised()) last->low_begin = std::min(last->low_begin, last->w.n);
     last->w.n += rows.n;
     out.width = last->column + last->w.padded_n();
   }
