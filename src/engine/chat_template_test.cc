@@ -219,6 +219,7 @@ TEST_F(Chat, ContinuesTheFinalMessage) {
   const auto chat = render(kChatml, input);
   ASSERT_TRUE(chat.is_ok());
   EXPECT_EQ(chat->text, "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nThe answer <|im_end|> is");
+  ASSERT_FALSE(chat->user.empty());
   EXPECT_EQ(chat->user.back().end, chat->text.size());
   EXPECT_EQ(controls(kChatml, input),
             (std::vector<std::string>{"<|im_start|>", "<|im_end|>", "<|im_start|>"}));
