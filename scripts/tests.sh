@@ -57,7 +57,7 @@ stage_unit() {
 stage_api() {
   build_targets release gapless
   export_models
-  python_tests api tests/api tests/cli -m 'not full'
+  python_tests api tests/api -m 'not full'
 }
 
 # Instrumented code is 10 times slower, so fewer random workloads.
@@ -81,7 +81,7 @@ stage_unit_full() {
 stage_api_full() {
   build_targets release gapless
   export_full
-  python_tests api_full tests/api tests/cli
+  python_tests api_full tests/api
 }
 
 stage_asan_full() {
@@ -121,8 +121,8 @@ stage_named() {
     run_ctest release -R "$filter"
     found=yes
   fi
-  if grep -rqE --include='*.py' "$filter" tests/api tests/cli; then
-    python_tests named tests/api tests/cli -k "$filter"
+  if grep -rqE --include='*.py' "$filter" tests/api; then
+    python_tests named tests/api -k "$filter"
     found=yes
   fi
   [ $found = yes ] || die 2 "no stage and no test is called '$filter' (./dev test --list)"
