@@ -36,8 +36,8 @@ Tokenizer load(const GgufMetadata& metadata) {
   return load_tokenizer(metadata).value();
 }
 
-nlohmann::json reference_cases() {
-  std::ifstream file(GAPLESS_TEST_DATA "/tokenize.json");
+nlohmann::json reference_cases(const std::string& file_name = "tokenize.json") {
+  std::ifstream file(GAPLESS_TEST_DATA "/" + file_name);
   return nlohmann::json::parse(file)["cases"];
 }
 
@@ -64,6 +64,21 @@ TEST_P(RealTokenizer, A_TK_1_ReferenceCases) {
     const Ids expected = test["ids"][GetParam().reference].get<Ids>();
     EXPECT_EQ(*tokenizer.encode(text, {.add_special = false, .parse_special = true}), expected)
         << test["name"];
+  }
+}
+
+TEST_P(RealTokenizer, A_TK_1_RandomStrings) {
+  const auto cases = reference_cases("tokenize_random.json");
+  ASSERT_EQ(cases.size(), 200u);
+  for (const auto& test : cases) {
+    const auto text = test["text"].get<std::string>();
+    const auto& ids = test["ids"][GetParam().reference];
+    EXPECT_EQ(*tokenizer.encode(text, {.add_special = false, .parse_special = true}),
+              ids["trusted"].get<Ids>())
+        << test["text"];
+    EXPECT_EQ(*tokenizer.encode(text, {.add_special = false, .parse_special = false}),
+              ids["untrusted"].get<Ids>())
+        << test["text"];
   }
 }
 
