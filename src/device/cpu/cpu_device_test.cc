@@ -47,70 +47,89 @@ void push_nothing(OpList& ops, int count, int32_t chunks) {
   for (int i = 0; i < count; ++i) ops.push<nothing_chunks, nothing_run>("nothing", NothingParams{chunks});
 }
 
-// Spins for a while and tells which threads run chunks. A signal that finds its thread outside of chunks puts
-// it to sleep there.
 struct SpinParams {
-  std::atomic<pthread_t>* threads;
   int us;
   int32_t chunks;
 };
-thread_local volatile bool in_chunk = false;
-std::atomic<int> times_stopped{0};
-constexpr long kStopNs = 200'000'000;
-
-void stop_between_chunks(int) {
-  if (in_chunk || times_stopped.exchange(1) != 0) return;
-  const timespec t{0, kStopNs};
-  nanosleep(&t, nullptr);
-}
-int32_t share_chunks(const SpinParams& p) {
+int32_t spin_chunks(const SpinParams& p) {
   return p.chunks;
 }
-void spin_run(const SpinParams& p, int32_t, OpContext& context) {
-  in_chunk = true;
-  p.threads[context.worker].store(pthread_self());
+void spin_run(const SpinParams& p, int32_t, OpContext&) {
   const auto end = Clock::now() + std::chrono::microseconds(p.us);
   while (Clock::now() < end) {
   }
-  in_chunk = false;
 }
 
-// One worker of two is taken away for 200 ms between two chunks, in the middle of a step of 1,000 ops that
-// two workers finish in some 20 ms: the other one goes on alone. With a barrier over threads the step would
-// take the whole 200 ms.
+template <class Done>
+bool wait_until(Done done) {
+  for (const auto end = Clock::now() + 30s; !done();) {
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(100us);
+  }
+  return true;
+}
+
+// The thread that takes this signal stays in its handler until it is let go.
+std::atomic<bool> held{false}, let_go{false};
+void hold(int) {
+  held.store(true);
+  const timespec ms{0, 1'000'000};
+  while (!let_go.load()) nanosleep(&ms, nullptr);
+}
+
+struct HoldParams {
+  std::atomic<pthread_t>* threads;  // of the two workers
+  std::atomic<int>* arrived;
+};
+// Two chunks that wait for each other: both workers are in the step.
+int32_t meet_chunks(const HoldParams&) {
+  return 2;
+}
+void meet_run(const HoldParams& p, int32_t, OpContext& context) {
+  p.threads[context.worker].store(pthread_self());
+  p.arrived->fetch_add(1);
+  wait_until([&] { return p.arrived->load() == 2; });
+}
+// One chunk: the other worker has none, and is taken away now.
+int32_t hold_chunks(const HoldParams&) {
+  return 1;
+}
+void hold_run(const HoldParams& p, int32_t, OpContext& context) {
+  pthread_kill(p.threads[1 - context.worker].load(), SIGUSR1);
+  wait_until([] { return held.load(); });
+}
+
+// One worker of two is taken away between two ops, in the middle of a step, and comes back only when this
+// step and ten more are complete: the other one goes on alone. With a barrier over threads they would never
+// complete.
 TEST(CpuStream, AWorkerThatIsTakenAwayDelaysNobody) {
   if (kSanitized) GTEST_SKIP() << "sanitizers deliver signals late";
-  times_stopped.store(0);
-  struct sigaction action {
-  }, old{};
-  action.sa_handler = stop_between_chunks;
+  held.store(false);
+  let_go.store(false);
+  struct sigaction action {};
+  struct sigaction old {};
+  action.sa_handler = hold;
   action.sa_flags = SA_RESTART;
   ASSERT_EQ(sigaction(SIGUSR1, &action, &old), 0);
-  CpuStream stream(2);
-  std::atomic<pthread_t> threads[2] = {};
-  auto step = [&](int ops_count) {
-    auto ops = stream.new_ops();
-    for (int i = 0; i < ops_count; ++i) ops->push<share_chunks, spin_run>("spin", SpinParams{threads, 10, 4});
-    return stream.submit(std::move(ops));
-  };
-  while (threads[0].load() == 0 || threads[1].load() == 0) ASSERT_TRUE(step(20)->wait().is_ok());
-
-  const auto begin = Clock::now();
-  const auto event = step(1000);
-  while (times_stopped.load() == 0 && !event->ready()) {
-    pthread_kill(threads[1].load(), SIGUSR1);
-    std::this_thread::sleep_for(20us);
+  {
+    CpuStream stream(2);
+    std::atomic<pthread_t> threads[2] = {};
+    std::atomic<int> arrived{0};
+    std::vector<std::shared_ptr<Event>> events;
+    for (int step = 0; step < 11; ++step) {
+      auto ops = stream.new_ops();
+      if (step == 0) {
+        ops->push<meet_chunks, meet_run>("meet", HoldParams{threads, &arrived});
+        ops->push<hold_chunks, hold_run>("hold", HoldParams{threads, &arrived});
+      }
+      for (int i = 0; i < 100; ++i) ops->push<spin_chunks, spin_run>("spin", SpinParams{10, 4});
+      events.push_back(stream.submit(std::move(ops)));
+    }
+    EXPECT_TRUE(wait_until([&] { return events.back()->ready(); }))
+        << "the other worker waits for the one that is away";
+    EXPECT_TRUE(held.load());
+    let_go.store(true);
   }
-  ASSERT_TRUE(event->wait().is_ok());
-  const auto took = Clock::now() - begin;
-  EXPECT_EQ(times_stopped.load(), 1) << "the worker was never caught between chunks";
-  EXPECT_LT(took, std::chrono::nanoseconds(kStopNs) * 3 / 4);
-  // The next step does not wait for it either.
-  ASSERT_TRUE(step(1)->wait().is_ok());
-  EXPECT_LT(Clock::now() - begin, std::chrono::nanoseconds(kStopNs) * 3 / 4);
-  std::this_thread::sleep_for(
-      std::chrono::nanoseconds(kStopNs));  // its sleep ends before the handler goes away
-  stream.synchronize();
   sigaction(SIGUSR1, &old, nullptr);
 }
 
@@ -157,14 +176,13 @@ double overhead_ns(int threads, int us) {
   constexpr int kOps = 300;
   CpuStream stream(threads);
   std::vector<double> ns;
-  std::atomic<pthread_t> seen[2] = {};
   for (int i = 0; i < 50; ++i) {
     auto ops = stream.new_ops();
     for (int op = 0; op < kOps; ++op) {
       if (us == 0)
         ops->push<nothing_chunks, nothing_run>("nothing", NothingParams{threads});
       else
-        ops->push<share_chunks, spin_run>("spin", SpinParams{seen, us, threads});
+        ops->push<spin_chunks, spin_run>("spin", SpinParams{us, threads});
     }
     const auto begin = Clock::now();
     CHECK(stream.submit(std::move(ops))->wait().is_ok());
