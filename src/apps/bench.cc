@@ -8,6 +8,7 @@
 #include "apps/answer_queue.h"
 #include "apps/banner.h"
 #include "apps/cli.h"
+#include "apps/roof_share.h"
 #include "engine/engine.h"
 
 namespace gapless {
@@ -54,6 +55,7 @@ class TimingSink : public ResponseSink {
 struct BenchRow {
   int batch, prompt;
   double prefill_tok_s = 0, decode_tok_s = 0, ttft_ms = 0, itl_ms = 0;
+  double prefill_roof = 0, decode_roof = 0;  // shares
 };
 
 class Bench {
@@ -122,15 +124,34 @@ void print(const BenchArgs& args, const BenchRow& row) {
     const nlohmann::ordered_json json{{"batch", row.batch},
                                       {"prompt_tokens", row.prompt},
                                       {"prefill_tok_s", row.prefill_tok_s},
-                                      {"decode_tok_s", row.decode_tok_s},
+                                      {"prefill_roof", row.prefill_roof},
                                       {"ttft_ms", row.ttft_ms},
+                                      {"decode_tok_s", row.decode_tok_s},
+                                      {"decode_roof", row.decode_roof},
                                       {"itl_ms", row.itl_ms}};
     std::puts(json.dump().c_str());
   } else {
-    std::printf("%6d %8d %14.0f %10.1f %13.1f %10.2f\n", row.batch, row.prompt, row.prefill_tok_s,
-                row.ttft_ms, row.decode_tok_s, row.itl_ms);
+    std::printf("%6d %7d %14.0f %5.0f %% %9.1f %13.1f %5.0f %% %9.2f\n", row.batch, row.prompt,
+                row.prefill_tok_s, 100 * row.prefill_roof, row.ttft_ms, row.decode_tok_s,
+                100 * row.decode_roof, row.itl_ms);
   }
   std::fflush(stdout);
+}
+
+Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
+  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(args.engine.model));
+  ASSIGN_OR_RETURN(const ModelSummary summary, inspect_model(file));
+  const Roof roof = measure_roof(engine.parts().threads.threads);
+  if (!args.json) {
+    std::printf(
+        "%d threads, %s kernels; this machine at most: int8 %.0f Gop/s, float %.0f GFLOP/s, memory %.1f "
+        "GB/s\n",
+        engine.parts().threads.threads, engine.parts().table->name, roof.int8_gops, roof.f32_gflops,
+        roof.read_gbps);
+    std::printf("%6s %7s %14s %7s %9s %13s %7s %9s\n", "batch", "prompt", "prefill tok/s", "of roof",
+                "TTFT ms", "decode tok/s", "of roof", "ITL ms");
+  }
+  return RoofShare(summary, roof);
 }
 
 }  // namespace
@@ -140,16 +161,20 @@ int run_bench(const BenchArgs& args) {
     return fail(kExitUsage, Status::invalid("bench needs a FILE, or the subcommand `bench serve`"));
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
+  options->scheduler.max_running_requests =
+      std::max(options->scheduler.max_running_requests,
+               *std::max_element(args.batch_sizes.begin(), args.batch_sizes.end()));
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return fail(kExitRuntime, engine.status());
+  const Result<RoofShare> share = roof_share(args, **engine);
+  if (!share) return fail(kExitRuntime, share.status());
   Bench bench(args, **engine);
-  if (!args.json)
-    std::printf("%6s %8s %14s %10s %13s %10s\n", "batch", "prompt", "prefill tok/s", "TTFT ms",
-                "decode tok/s", "ITL ms");
   for (const int32_t prompt : args.prompt_lengths) {
     for (const int32_t batch : args.batch_sizes) {
-      const Result<BenchRow> row = bench.measure(batch, prompt);
+      Result<BenchRow> row = bench.measure(batch, prompt);
       if (!row) return fail(kExitRuntime, row.status());
+      row->prefill_roof = share->prefill(row->prefill_tok_s);
+      row->decode_roof = share->decode(row->decode_tok_s, batch, prompt + args.decode_tokens / 2.0);
       print(args, *row);
     }
   }
