@@ -16,6 +16,7 @@ void Scheduler::process_batch_result(InFlight&& launched) {
   }
   CHECK_EQ(result.rows.size(), rows.size());
   on_batch_completed(launched.batch, launched.id);
+  deltas_.reserve(deltas_.size() + rows.size());
   for (size_t i = 0; i < rows.size(); i++) {
     Req& req = *rows[i].req;
     RowResult& row = result.rows[i];
@@ -119,12 +120,10 @@ TokenDelta& Scheduler::add_delta(Req& req) {
 void Scheduler::finish(Req& req, Finish finish, TokenDelta& delta) {
   metrics_.finished(finish.reason).add();
   delta.visible_bytes = req.visible_bytes;
-  const bool failed = finish.reason == FinishReason::kError;
   delta.finish = std::move(finish);
   if (req.state() == ReqState::kWaiting) {
     waiting_.erase(std::ranges::find(waiting_, &req));
   } else {
-    if (failed) req.kv_done = 0;  // nothing it wrote since its pages last entered the tree is trusted
     release(req);
     if (chunked_req_ == &req) chunked_req_ = nullptr;
   }

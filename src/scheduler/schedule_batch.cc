@@ -59,6 +59,12 @@ void ScheduleBatch::add_prompt_targets(const Req& req, BatchRow& row) {
   prompt_targets_.insert(prompt_targets_.end(), req.ids.begin() + begin + 1, req.ids.begin() + end + 1);
 }
 
+void ScheduleBatch::reserve_rows(size_t more) {
+  rows_.reserve(rows_.size() + more);
+  batch_rows_.reserve(batch_rows_.size() + more);
+  input_ids_.reserve(input_ids_.size() + more);
+}
+
 void ScheduleBatch::add_decode(Req& req) {
   const int32_t pos = req.kv_launched;
   // Exactly one token is pending: the one emitted last, whether its value has arrived or not.

@@ -42,6 +42,7 @@ class ScheduleBatch {
   // Prefill rows come before decode rows.
   void add_prefill(Req& req, int32_t n_tokens);
   void add_decode(Req& req);
+  void reserve_rows(size_t more);
   // The last page of the request's row is new.
   void add_page_write(const Req& req, const KvMemory& memory);
 

@@ -116,6 +116,7 @@ BatchPlan Scheduler::get_next_batch_to_run() {
     }
   }
   if (!rows.empty()) consecutive_prefill_ = 0;
+  batch.reserve_rows(rows.size());
   for (Req* req : rows) batch.add_decode(*req);
   if (batch.empty()) {
     CHECK(!in_flight_.empty() || (n_live() == 0 && waiting_.empty()),

@@ -14,7 +14,7 @@ Result<SchedulePolicy> parse_schedule_policy(const std::string& name);  // an er
 
 struct SchedulerConfig {
   int32_t max_running_requests = 64;
-  int32_t max_queued_requests = 2048;  // beyond it: kResourceExhausted
+  int32_t max_queued_requests = 2048;  // beyond these and what could still start at once: kResourceExhausted
   int64_t max_total_tokens = 0;        // KV pool in tokens, a multiple of page_size
   int32_t page_size = 16;
   int32_t context_length = 0;          // prompt + output of one request

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <thread>
@@ -438,10 +439,21 @@ TEST(Scheduler, A_OVL_12_AnIdleLoopSleepsAndWakes) {
   const double before = cpu_seconds();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_LT(cpu_seconds() - before, 0.3 * 0.02);
-  h.send(make_request(2, prompt(8, 1), 8));
+  // The best of several, for the machine may be busy; a loop that polls would miss it every time.
+  double wake_up = 1;
+  for (RequestId id = 2; id <= 20; id++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const int64_t before = h.scheduler->stats().generation_tokens;
+    const auto start = Clock::now();
+    h.send(make_request(id, prompt(8, int32_t(id)), 8));
+    while (h.scheduler->stats().generation_tokens == before) std::this_thread::yield();
+    wake_up = std::min(wake_up, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  EXPECT_LT(wake_up, 0.001);
+  h.send(make_request(100, prompt(8, 1), 8));
   h.close();
   loop.join();
-  EXPECT_EQ(h.got(2).ids.size(), 8u);  // what was in the inbox when it closed is answered
+  EXPECT_EQ(h.got(100).ids.size(), 8u);  // what was in the inbox when it closed is answered
 }
 
 }  // namespace
