@@ -30,8 +30,9 @@ std::vector<LoadRequest> make_requests(const BenchServeArgs& args) {
   return requests;
 }
 
-double rounded(double value, double unit) {
-  return std::round(value / unit) * unit;
+// To a whole number of 1 / parts.
+double rounded(double value, double parts) {
+  return std::round(value * parts) / parts;
 }
 
 // Milliseconds -> mean, p50, p99; null when there is nothing to say.
