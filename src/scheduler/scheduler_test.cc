@@ -17,20 +17,6 @@
 namespace gapless::testing {
 namespace {
 
-std::vector<int32_t> concat(std::vector<int32_t> a, const std::vector<int32_t>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-void expect_answer(const Harness& h, const Request& request, int32_t choice = 0) {
-  ASSERT_TRUE(h.has(request.id, choice)) << request.id;
-  const Received& r = h.got(request.id, choice);
-  const Answer a = h.expected(request, choice);
-  ASSERT_TRUE(r.finish) << request.id;
-  EXPECT_EQ(r.ids, a.ids) << request.id;
-  EXPECT_EQ(r.finish->reason, a.finish.reason) << request.id;
-}
-
 TEST(Scheduler, A_OVL_9_MaxTokensOneNeedsNoDecodeStep) {
   SchedulerConfig config = small_config();
   config.max_total_tokens = 4096;
@@ -41,7 +27,7 @@ TEST(Scheduler, A_OVL_9_MaxTokensOneNeedsNoDecodeStep) {
     h.send(requests.back());
   }
   h.run_until_idle();
-  for (const Request& r : requests) expect_answer(h, r);
+  for (const Request& r : requests) h.expect_answer(r);
   EXPECT_EQ(h.worker.count_steps(ForwardMode::kExtend), int32_t(h.worker.steps().size()));
   h.expect_nothing_left();
 }
@@ -67,7 +53,7 @@ TEST(Scheduler, A_KV_1_NothingLeaksHoweverRequestsEnd) {
     h.run_until_idle();
     EXPECT_GT(h.scheduler->stats().retractions, 0);
     for (const Request& r : requests) {
-      if (h.got(r.id).finish->reason != FinishReason::kAbort) expect_answer(h, r);
+      if (h.got(r.id).finish->reason != FinishReason::kAbort) h.expect_answer(r);
     }
     h.expect_nothing_left();
   }
@@ -115,7 +101,7 @@ TEST(Scheduler, A_KV_2_ARequestThatNeedsExactlyThePoolRuns) {
                                          make_request(4, prompt(63, 3), 1)};
   for (const Request& r : requests) h.send(r);
   h.run_until_idle();
-  for (const Request& r : requests) expect_answer(h, r);
+  for (const Request& r : requests) h.expect_answer(r);
   h.expect_nothing_left();
 }
 
@@ -163,101 +149,11 @@ TEST(Scheduler, A_KV_3_AFullPoolRetractsTheNewestAndNobodyElseNotices) {
   }
   EXPECT_EQ(peer.waiting().front(), requests[peer.running().size()].id);
   h.run_until_idle();
-  for (const Request& r : requests) expect_answer(h, r);
+  for (const Request& r : requests) h.expect_answer(r);
   // The oldest has a token in every step from its first to its last.
   const Received& oldest = h.got(1);
   EXPECT_EQ(oldest.steps.back() - oldest.steps.front(), int64_t(oldest.ids.size()) - 1);
   h.expect_nothing_left();
-}
-
-TEST(Scheduler, A_PC_2_TheLastTokenIsAlwaysComputed) {
-  for (int32_t page : {1, 4, 16}) {
-    SchedulerConfig config = small_config();
-    config.page_size = page;
-    Harness h(config);
-    const Request first = make_request(1, prompt(48), 4);
-    Request again = first;
-    again.id = 2;
-    h.send(first);
-    h.run_until_idle();
-    const int64_t before = h.worker.prefill_tokens();
-    h.send(again);
-    h.run_until_idle();
-    EXPECT_EQ(h.got(2).ids, h.got(1).ids);
-    EXPECT_EQ(h.got(2).cached_tokens, 47 / page * page);
-    EXPECT_EQ(h.worker.prefill_tokens() - before, 48 - 47 / page * page);
-    EXPECT_GE(h.worker.prefill_tokens() - before, 1);
-  }
-}
-
-TEST(Scheduler, A_PC_2_AChatAcrossTheChunkSizeReusesItsTurns) {
-  SchedulerConfig config = small_config();
-  Harness h(config);
-  std::vector<int32_t> history;
-  for (RequestId turn = 1; turn <= 5; turn++) {
-    history = concat(history, prompt(7, int32_t(turn)));
-    const Request r = make_request(turn, history, 8);
-    h.send(r);
-    h.run_until_idle();
-    expect_answer(h, r);
-    // Whole pages of prompt and answer but its last token, whose KV was never written.
-    EXPECT_EQ(h.got(turn).cached_tokens, turn == 1 ? 0 : (int32_t(history.size()) - 8) / 4 * 4);
-    history = concat(history, h.got(turn).ids);
-  }
-  h.expect_nothing_left();
-}
-
-TEST(Scheduler, A_PC_3_APrefixIsSharedWhileItsFirstOwnerRuns) {
-  Harness h(small_config());
-  const std::vector<int32_t> system = prompt(40);
-  const Request a = make_request(1, concat(system, prompt(3, 1)), 60);
-  h.send(a);
-  while (!h.has(1)) h.step();
-  const Request b = make_request(2, concat(system, prompt(4, 2)), 4);
-  h.send(b);
-  while (!h.has(2) || !h.got(2).finish) h.step();
-  EXPECT_FALSE(h.got(1).finish) << "the first one still runs";
-  EXPECT_EQ(h.got(2).cached_tokens, 40);
-  h.run_until_idle();
-  expect_answer(h, a);
-  expect_answer(h, b);
-}
-
-TEST(Scheduler, A_PC_3_IdenticalPromptsTogetherAreComputedOnce) {
-  for (int32_t page : {1, 16}) {
-    SchedulerConfig config = small_config();
-    config.page_size = page;
-    config.context_length = 1024;
-    config.max_total_tokens = 8192;
-    config.chunked_prefill_size = 600;
-    config.max_running_requests = 16;
-    Harness h(config);
-    std::vector<Request> requests;
-    for (RequestId id = 1; id <= 8; id++) {
-      requests.push_back(make_request(id, prompt(512), 5));
-      h.send(requests.back());
-    }
-    // One behind them with a prompt of its own is not held up by their waiting.
-    requests.push_back(make_request(9, prompt(20, 9), 5));
-    h.send(requests.back());
-    h.run_until_idle();
-    for (const Request& r : requests) expect_answer(h, r);
-    EXPECT_LE(h.worker.prefill_tokens() - 20, 512 + 7 * (page + 1));
-    EXPECT_LT(h.got(9).steps.front(), h.got(2).steps.front());
-    h.expect_nothing_left();
-  }
-}
-
-TEST(Scheduler, A_PC_3_NamespacesDoNotShare) {
-  Harness h(small_config());
-  Request a = make_request(1, prompt(40), 4), b = make_request(2, prompt(40), 4);
-  b.cache_namespace = "tenant";
-  h.send(a);
-  h.run_until_idle();
-  h.send(b);
-  h.run_until_idle();
-  EXPECT_EQ(h.got(2).cached_tokens, 0);
-  expect_answer(h, b);
 }
 
 TEST(Scheduler, A_MC_2_FlagsThatDoNotFitAreClippedOrRefusedWithASentence) {
@@ -283,7 +179,7 @@ TEST(Scheduler, A_MC_2_FlagsThatDoNotFitAreClippedOrRefusedWithASentence) {
   h.send(r);
   h.send(make_request(2, prompt(4, 2), 3));
   h.run_until_idle();
-  expect_answer(h, r);
+  h.expect_answer(r);
   EXPECT_EQ(h.worker.steps()[0].prefill_tokens, 100);
   EXPECT_EQ(h.worker.steps()[0].rows, 1);
 }
@@ -341,7 +237,7 @@ TEST(Scheduler, A_USE_2_ChoicesCountTheirPromptOnceAndNotEachOthersCache) {
   h.send(r);
   h.run_until_idle();
   for (int32_t choice = 0; choice < 4; choice++) {
-    expect_answer(h, r, choice);
+    h.expect_answer(r, choice);
     EXPECT_EQ(h.got(1, choice).cached_tokens, 0);
     EXPECT_EQ(h.got(1, choice).prompt_tokens, 30);
   }

@@ -104,6 +104,15 @@ void Harness::on_tokens(std::vector<TokenDelta> deltas) {
   }
 }
 
+void Harness::expect_answer(const Request& request, int32_t choice) const {
+  ASSERT_TRUE(has(request.id, choice)) << request.id;
+  const Received& r = got(request.id, choice);
+  const Answer a = expected(request, choice);
+  ASSERT_TRUE(r.finish) << request.id;
+  EXPECT_EQ(r.ids, a.ids) << request.id;
+  EXPECT_EQ(r.finish->reason, a.finish.reason) << request.id;
+}
+
 void Harness::expect_nothing_left() {
   EXPECT_EQ(scheduler->check_memory(), "");
   const SchedulerStats stats = scheduler->stats();

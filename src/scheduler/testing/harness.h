@@ -44,6 +44,7 @@ class Harness : public TokenSink {
   Answer expected(const Request& request, int32_t choice = 0) const {
     return oracle(config, *tokens, request, choice);
   }
+  void expect_answer(const Request& request, int32_t choice = 0) const;
   // Everything is given back; every page is free or in the tree.
   void expect_nothing_left();
 
