@@ -93,6 +93,35 @@ TEST(Disconnect, A_AB_2_KilledClientsAtRandomMomentsLeaveNothing) {
             t.engine.answer("a", 0, 16));
 }
 
+TEST(Neighbours, MalformedRequestsNeverDisturbAStream) {
+  ServerConfig config;
+  config.header_timeout = config.body_timeout = 100ms;  // of requests that are cut short
+  TestServer t({.step = 1ms, .answer_tokens = 1'000'000}, config);
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  HttpClient neighbour = t.client();
+  neighbour.send(
+      post_text("/v1/completions", R"({"prompt":"a","max_tokens":400,"ignore_eos":true,"stream":true})"));
+  const std::string good =
+      post_text("/v1/chat/completions", R"({"messages":[{"role":"user","content":"h"}],"max_tokens":2})");
+  for (int i = 0; i < 300; i++) {
+    std::string bad = good;
+    for (uint32_t n = 1 + random() % 5; n > 0; n--) bad[random() % bad.size()] = static_cast<char>(random());
+    bad.resize(bad.size() - (random() % 3 == 0 ? random() % bad.size() : 0));
+    HttpClient client = t.client();
+    client.send(bad);
+    if (random() % 8 == 0) client.get("/health");
+  }
+  const ClientResponse r = neighbour.read_response();
+  std::string text;
+  for (const std::string& event : sse_data(r.body)) {
+    if (event != "[DONE]") text += nlohmann::json::parse(event)["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, t.engine.answer("a", 0, 400));
+  EXPECT_TRUE(eventually([&] { return idle(t.engine) && t.server->stats().connections == 1; }));
+}
+
 TEST(SlowReaders, A_HT_7_StalledOnesAreDroppedTheFastOneIsNotDisturbed) {
   ServerConfig config;
   config.write_timeout = 300ms;
