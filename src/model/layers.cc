@@ -52,7 +52,8 @@ Status plan_attention(WeightPlan& plan, const ModelConfig& c, int32_t layer, Att
   RETURN_IF_ERROR(plan.linear(out.qkv, qkv, c.dim));
   RETURN_IF_ERROR(plan.linear(out.output, output, q));
   if (out.output.reads_q8() && q / c.n_kv_heads % 32 != 0) {
-    return Status::invalid("{} query elements per KV head, expected a multiple of 32", q / c.n_kv_heads);
+    return Status::invalid("{}: {} query elements per KV head, expected a multiple of 32", plan.file_name(),
+                           q / c.n_kv_heads);
   }
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/isa.h"
 #include "model/registry.h"
+#include "model/testing/gguf_mutations.h"
 #include "model/testing/model_harness.h"
 #include "model/testing/naive_decoder.h"
 #include "model/testing/quantise.h"
@@ -167,6 +168,47 @@ TEST_P(TinyModels, config_of_the_file) {
   EXPECT_EQ(c.vocab_size, 512);
   EXPECT_EQ(c.context_length, 2048);
   EXPECT_EQ(c.kv_bytes_per_token(), 2 * 2 * 2 * c.head_dim * 2);
+}
+
+// 500 is not a multiple of the 16 rows of a packed group.
+TEST_P(TinyModels, vocabulary_that_needs_padding) {
+  Tiny tiny(GetParam(), {.vocab = 500, .dtype = DType::kF32});
+  EXPECT_EQ(tiny.harness->model().config().vocab_size, 500);
+  std::vector<int32_t> ids = random_ids(20, 12);
+  for (int32_t& id : ids) id %= 500;
+  ids.back() = 499;
+  EXPECT_LT(difference(tiny.harness->run(ids, 20), testing::naive_logits(tiny.file, ids)).relative, 1e-3);
+}
+
+// A header that parses but says something else than the model's own: loading and running it is an error or
+// works, nothing in between.
+TEST_P(TinyModels, A_GG_1_mutated_headers_load_or_are_refused) {
+  constexpr int kMutations = 600;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
+  const Bytes original = GetParam()({.vocab = 400});
+  const size_t header_bytes = GgufFile::parse("tiny.gguf", original)->data_offset();
+  int loaded = 0;
+  for (int i = 0; i < kMutations; ++i) {
+    Bytes mutated = original;
+    // The model's own keys come first and the tensors last; the vocabulary lies between.
+    const std::span<std::byte> header = std::span(mutated).first(header_bytes);
+    testing::overwrite_header(i % 2 ? header.first(700) : header.last(2000), random);
+    const Result<GgufFile> file = GgufFile::parse("mutated.gguf", mutated);
+    if (!file.is_ok()) continue;
+    const auto harness = ModelHarness::create(
+        *file, {.table = op_table(best_isa()), .max_rows = 4, .slots = 1, .max_tokens = 64});
+    if (!harness.is_ok()) {
+      ASSERT_NE(harness.status().message().find("mutated.gguf: "), std::string::npos)
+          << harness.status().message();
+      continue;
+    }
+    ++loaded;
+    const std::vector<int32_t> ids = {1, 2, 3, 4, 5};
+    EXPECT_EQ((*harness)->run(ids, 4).size(), ids.size());
+  }
+  EXPECT_GT(loaded, 0);
 }
 
 TEST(Llama, tied_head_and_rope_scaling_match_double_precision) {

@@ -55,6 +55,7 @@ class WeightPlan {
   Status vector(const float*& out, const std::string& name, int32_t n);
   // Values that are needed before load(), or to compute others: read here and now.
   Result<std::vector<float>> read_vector(const std::string& name, int32_t n);
+  const std::string& file_name() const { return file_.name(); }
   bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
 
   // An error that names the first tensors of the file that nobody asked for: a model that is computed

@@ -121,7 +121,7 @@ Bytes GgufWriter::finish() const {
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (!file) return Status::invalid("{}: cannot create: {}", path, std::strerror(errno));
-  const size_t written = std::fwrite(bytes.data(), 1, bytes.size(), file);
+  const size_t written = bytes.empty() ? 0 : std::fwrite(bytes.data(), 1, bytes.size(), file);
   const int closed = std::fclose(file);
   if (written != bytes.size() || closed != 0)
     return Status::invalid("{}: wrote {} of {} bytes", path, written, bytes.size());

@@ -98,15 +98,15 @@ Bytes tiny_llama(const TinyModelOptions& options) {
   add_shape(writer, "llama", options, kHeadDim);
   writer.add_u32("llama.rope.dimension_count", kHeadDim);
   writer.add_f32("llama.rope.freq_base", 10000);
-  add_tiny_bpe_vocab(writer);
+  add_tiny_bpe_vocab(writer, options.vocab);
 
   RandomTensors tensors(writer, options);
   // Rows of about unit elements; small when tied, or the head would find the input token itself.
-  tensors.matrix("token_embd.weight", kTinyVocab, kDim, options.tied ? 3 : 8,
+  tensors.matrix("token_embd.weight", options.vocab, kDim, options.tied ? 3 : 8,
                  options.tied ? DType::kQ8_0 : DType::kF16);
   tensors.vector("output_norm.weight", kDim, 1);
   for (int32_t layer = 0; layer < kLayers; ++layer) add_layer(tensors, layer, kLlamaTypes[layer], kHeadDim);
-  if (!options.tied) tensors.matrix("output.weight", kTinyVocab, kDim, 3, DType::kQ8_0);
+  if (!options.tied) tensors.matrix("output.weight", options.vocab, kDim, 3, DType::kQ8_0);
   if (options.llama3_rope) {
     const int64_t dims[] = {kHeadDim / 2};
     std::vector<float> factors(kHeadDim / 2);
@@ -124,10 +124,10 @@ Bytes tiny_gemma3(const TinyModelOptions& options) {
   writer.add_f32("gemma3.rope.freq_base", 1000000);
   writer.add_u32("gemma3.attention.sliding_window", 32);
   writer.add_u32("gemma3.attention.sliding_window_pattern", 2);
-  add_tiny_spm_vocab(writer);
+  add_tiny_spm_vocab(writer, options.vocab);
 
   RandomTensors tensors(writer, options);
-  tensors.matrix("token_embd.weight", kTinyVocab, kDim, 2.5f, DType::kQ8_0);
+  tensors.matrix("token_embd.weight", options.vocab, kDim, 2.5f, DType::kQ8_0);
   tensors.vector("output_norm.weight", kDim, 1);
   for (int32_t layer = 0; layer < kLayers; ++layer) {
     const std::string blk = fmt::format("blk.{}.", layer);

@@ -14,6 +14,7 @@ namespace gapless::testing {
 struct TinyModelOptions {
   uint64_t seed = 1;
   int32_t context_length = 2048;
+  int32_t vocab = 512;       // at least 358
   bool tied = false;         // Llama: the output head is the embedding table (Gemma's always is)
   bool llama3_rope = false;  // Llama: with a rope_freqs.weight tensor
   std::optional<DType> dtype =

@@ -99,13 +99,14 @@ constexpr const char* kChatMl =
 
 }  // namespace
 
-void add_tiny_bpe_vocab(GgufWriter& writer) {
+void add_tiny_bpe_vocab(GgufWriter& writer, int32_t size) {
+  CHECK_GE(size, 259);
   std::vector<std::string> tokens{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   std::vector<int32_t> types(tokens.size(), kControl);
   const std::vector<std::string> bytes = byte_symbols();
   tokens.insert(tokens.end(), bytes.begin(), bytes.end());
   std::vector<std::string> merges;
-  for (const auto& [left, right] : learn_merges(bytes[' '], size_t(kTinyVocab) - tokens.size())) {
+  for (const auto& [left, right] : learn_merges(bytes[' '], size_t(size) - tokens.size())) {
     merges.push_back(left + " " + right);
     tokens.push_back(left + right);
   }
@@ -124,7 +125,8 @@ void add_tiny_bpe_vocab(GgufWriter& writer) {
   writer.add_string("tokenizer.chat_template", kChatMl);
 }
 
-void add_tiny_spm_vocab(GgufWriter& writer) {
+void add_tiny_spm_vocab(GgufWriter& writer, int32_t size) {
+  CHECK_GE(size, 358);
   const std::string space = "\u2581";
   std::vector<std::string> tokens{"<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"};
   std::vector<int32_t> types{kControl, kControl, kControl, kUnknown, kControl, kControl};
@@ -136,7 +138,7 @@ void add_tiny_spm_vocab(GgufWriter& writer) {
   }
   std::vector<std::string> characters{space, "\n"};
   for (char c = 0x21; c < 0x7f; ++c) characters.emplace_back(1, c);
-  const size_t n_merges = size_t(kTinyVocab) - tokens.size() - characters.size();
+  const size_t n_merges = size_t(size) - tokens.size() - characters.size();
   tokens.insert(tokens.end(), characters.begin(), characters.end());
   scores.resize(tokens.size(), -500);
   float score = 0;
