@@ -1,7 +1,9 @@
 // The server as a program on the network: sockets, parsing, limits, keys, cross-origin, loading and stopping.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,13 +37,37 @@ TEST(Http, A_HT_9_PortInUseIsAnErrorWithAddressAndReason) {
   EXPECT_FALSE(listen_status("unix:" + std::string(200, 'x'), 0).is_ok());
 }
 
-TEST(Http, A_HT_9_DualStackAndUnixSockets) {
+bool machine_has_ipv6() {
+  const int fd = ::socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const bool ok = ::bind(fd, reinterpret_cast<sockaddr*>(&loopback), sizeof loopback) == 0;
+  ::close(fd);
+  return ok;
+}
+
+TEST(Http, A_HT_9_DualStack) {
+  if (!machine_has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   ServerConfig config;
   config.host = "[::]";
   TestServer both({}, config);
   EXPECT_EQ(HttpClient(both.server->port(), "127.0.0.1").get("/health").status, 200);
   EXPECT_EQ(HttpClient(both.server->port(), "::1").get("/health").status, 200);
+}
 
+TEST(Http, A_HT_9_AHostNameListensOnAllItsAddresses) {
+  ServerConfig config;
+  config.host = "localhost";
+  TestServer t({}, config);
+  EXPECT_EQ(t.client().get("/health").status, 200);
+  for (const std::string& url : t.server->urls()) {
+    EXPECT_TRUE(url.ends_with(":" + std::to_string(t.server->port()))) << url << ": one port for all";
+  }
+}
+
+TEST(Http, A_HT_9_UnixSockets) {
+  ServerConfig config;
   const std::string path = ::testing::TempDir() + "gapless-" + std::to_string(::getpid()) + ".sock";
   config.host = "unix:" + path;
   {

@@ -131,7 +131,8 @@ Result<std::vector<ListenSocket>> open_listen_sockets(const ServerConfig& config
   for (addrinfo* a = found; a; a = a->ai_next) {
     Result<ListenSocket> socket = listen_on(a->ai_addr, a->ai_addrlen, port);
     // A machine without IPv6 still resolves "localhost" to ::1.
-    if (!socket.is_ok() && found->ai_next && errno == EADDRNOTAVAIL) continue;
+    const bool absent = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
+    if (!socket.is_ok() && found->ai_next && absent) continue;
     if (!socket.is_ok()) return socket.status();
     port = socket->port;
     sockets.push_back(std::move(socket).value());
