@@ -16,8 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// --- ops
-// ---------------------------------------------------------------------------------------------------------------
+// --- ops ---
 
 void sleep_us(int us) {
   std::this_thread::sleep_for(std::chrono::microseconds(us));
@@ -128,8 +127,7 @@ void scratch_run(const ScratchParams& p, int32_t chunk, OpContext& c) {
   if (!shape_ok || c.scratch.front() != want || c.scratch.back() != want) p.bad->fetch_add(1);
 }
 
-// --- fixture
-// -----------------------------------------------------------------------------------------------------------
+// --- fixture ---
 
 struct Case {
   std::string device;
@@ -162,8 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformance, ::testing::ValuesIn(cases()
   return info.param.device + "_" + std::to_string(info.param.threads);
 });
 
-// --- order, chunks, visibility
-// -----------------------------------------------------------------------------------------
+// --- order, chunks, visibility ---
 
 TEST_P(DeviceConformance, RunsStepsAndOpsInOrder) {
   std::vector<int> log;
@@ -245,8 +242,7 @@ TEST_P(DeviceConformance, WorkersHaveTheirOwnScratch) {
   EXPECT_EQ(bad.load(), 0);
 }
 
-// --- events, submission
-// ------------------------------------------------------------------------------------------------
+// --- events, submission ---
 
 TEST_P(DeviceConformance, SubmitDoesNotWaitAndEventsTellCompletion) {
   std::atomic<bool> open{false};
@@ -392,8 +388,7 @@ TEST_P(DeviceConformance, DestructionCompletesQueuedSteps) {
   }
 }
 
-// --- failures
-// ----------------------------------------------------------------------------------------------------------
+// --- failures ---
 
 TEST_P(DeviceConformance, AFailedStepIsContained) {
   for (const bool by_throwing : {false, true}) {
@@ -419,8 +414,7 @@ TEST_P(DeviceConformance, AFailedStepIsContained) {
   }
 }
 
-// --- memory
-// ------------------------------------------------------------------------------------------------------------
+// --- memory ---
 
 TEST_P(DeviceConformance, MemoryIsZeroedAndAligned) {
   for (MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kWeights, MemoryKind::kHostResult}) {
@@ -457,8 +451,7 @@ TEST_P(DeviceConformance, CopiesBothWays) {
   }
 }
 
-// --- stress
-// ------------------------------------------------------------------------------------------------------------
+// --- stress ---
 
 // Steps of random ops with random delays, up to three in flight, and random pauses of the submitter: a chain
 // of values tells that no chunk was lost, repeated or run before its inputs.
@@ -489,8 +482,7 @@ TEST_P(DeviceConformance, StressWithDelays) {
   for (int32_t i = 0; i < kN; ++i) ASSERT_EQ(last.as<int64_t>()[i], total_ops) << "element " << i;
 }
 
-// --- registry
-// ----------------------------------------------------------------------------------------------------------
+// --- registry ---
 
 TEST(DeviceRegistry, UnknownNamesListTheKnownOnes) {
   const auto result = make_device("tpu", {});

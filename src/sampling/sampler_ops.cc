@@ -72,8 +72,7 @@ std::span<float> block_scratch(OpContext& context) {
   return {reinterpret_cast<float*>(context.scratch.data()), kVocabBlock};
 }
 
-// --- plan
-// --------------------------------------------------------------------------------------------------------------
+// --- plan ---
 
 void run_plan(const P& p, int32_t, OpContext&) {
   SamplerWork::Counts counts{p.p.rows.size(), 0, 0};
@@ -85,8 +84,7 @@ void run_plan(const P& p, int32_t, OpContext&) {
   *p.w.counts = counts;
 }
 
-// --- logprobs
-// ----------------------------------------------------------------------------------------------------------
+// --- logprobs ---
 
 // The n largest of a list in which equal ones come by ascending id: the earlier stays in front.
 void insert_top(std::span<TopToken> top, TopToken token) {
@@ -143,8 +141,7 @@ void run_change(const P& p, int32_t r, OpContext&) {
   if (row.sampled() && row.state.changes_logits()) row.state.change_logits(row.logits);
 }
 
-// --- sampling
-// ----------------------------------------------------------------------------------------------------------
+// --- sampling ---
 
 // Sums are not needed where the draw is among candidates only.
 bool needs_sums(const SlotState& state, int32_t vocab) {

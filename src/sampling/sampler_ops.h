@@ -13,8 +13,6 @@
 
 namespace gapless {
 
-class SlotState;
-
 // Device memory that the ops of one group hand to each other; r is the row within the group, b the block.
 struct SamplerWork {
   int32_t vocab, n_blocks;

@@ -119,8 +119,7 @@ int32_t argmax(const std::vector<double>& v) {
   return int32_t(std::max_element(v.begin(), v.end()) - v.begin());
 }
 
-// --- logprobs
-// ----------------------------------------------------------------------------------------------------------
+// --- logprobs ---
 
 TEST(Sampler, LogprobsAreOfTheModelsOwnDistribution) {
   const uint32_t seed = std::random_device{}();
@@ -182,8 +181,7 @@ TEST(Sampler, WithoutLogprobsThereAreNone) {
   EXPECT_EQ(r.logprob, 0);
 }
 
-// --- state
-// -------------------------------------------------------------------------------------------------------------
+// --- state ---
 
 TEST(Sampler, RowsThatEmitNothingAdvanceNothing) {
   std::mt19937 random(4);
@@ -252,8 +250,7 @@ TEST(Sampler, CountsOfSeveralThousandTokensFit) {
     ASSERT_EQ(bench.one(1, logits).token, i);  // each token once, then it is behind the rest
 }
 
-// --- same answer whatever the crowd
-// ------------------------------------------------------------------------------------
+// --- same answer whatever the crowd ---
 
 TEST(Sampler, TheSameTokenAloneAndInACrowdForAnyNumberOfWorkers) {
   const uint32_t seed = std::random_device{}();
@@ -307,8 +304,7 @@ TEST(Sampler, TheSameTokenAloneAndInACrowdForAnyNumberOfWorkers) {
   }
 }
 
-// --- rows of the list of known failures
-// --------------------------------------------------------------------------------
+// --- rows of the list of known failures ---
 
 TEST(Sampler, LogitBiasReallyBans_A_PA_6) {
   Bench bench(300, {});
@@ -422,8 +418,7 @@ TEST(Sampler, ParametersDoNotLeakToNeighbours_A_SD_3) {
   EXPECT_GT(free_biased, 5);
 }
 
-// --- the draw
-// ----------------------------------------------------------------------------------------------------------
+// --- the draw ---
 
 // Chi-square over a fixed seed: 30 tokens, 20,000 draws. 99.99 % of correct samplers with another seed stay
 // below 68.
@@ -487,8 +482,7 @@ TEST(Sampler, NotANumberDoesNoHarmToNeighbours) {
   }
 }
 
-// --- cost
-// --------------------------------------------------------------------------------------------------------------
+// --- cost ---
 
 TEST(Sampler, Cost) {
   if (!kOptimised) GTEST_SKIP() << "says nothing about an optimised build";

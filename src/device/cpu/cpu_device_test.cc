@@ -221,8 +221,7 @@ TEST(CpuStream, SteadyStateReusesItsLists) {
   EXPECT_LE(seen.size(), 3u);
 }
 
-// --- memory
-// ------------------------------------------------------------------------------------------------------------
+// --- memory ---
 
 size_t resident_bytes(const Buffer& buffer) {
   const size_t page = 4096, pages = (buffer.bytes() + page - 1) / page;
@@ -248,8 +247,7 @@ TEST(CpuDevice, APoolLargerThanMemoryCanBeAllocated) {
   pool.value().as<char>()[bytes - 1] = 1;
 }
 
-// --- topology
-// ----------------------------------------------------------------------------------------------------------
+// --- topology ---
 
 class Topology : public ::testing::Test {
  protected:

@@ -72,7 +72,8 @@ struct CpuStream::Worker {
 CpuStream::CpuStream(int threads) {
   CHECK_GE(threads, 1);
   team_.reserve(size_t(threads));
-  for (int i = 0; i < threads; ++i) team_.emplace_back(fmt::format("device-{}", i), [this, i, threads] { work(i, threads); });
+  for (int i = 0; i < threads; ++i)
+    team_.emplace_back(fmt::format("device-{}", i), [this, i, threads] { work(i, threads); });
 }
 
 CpuStream::~CpuStream() {
@@ -119,8 +120,7 @@ void CpuStream::synchronize() {
   step_done_.wait(lock, [&, target = submitted_] { return completed_ >= target; });
 }
 
-// --- the team
-// ---------------------------------------------------------------------------------------------------------
+// --- the team ---
 
 void CpuStream::work(int index, int workers) {
   Worker worker(this, index, workers);
