@@ -79,3 +79,18 @@ ensure_test_python() {
   "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 5 --require-hashes --only-binary :all: -r "$wanted" >&2
   cp "$wanted" "$venv/requirements-test.txt"
 }
+
+# A Python with llama-cpp-python, whose tokenizer is the oracle of the full tier: sets llama_python. Built from source, about 12 minutes on 2 cores.
+ensure_llama_python() {
+  ensure_build_tools
+  llama_python=$cache/venv-llama/bin/python
+  [ -f "$cache/venv-llama/ready" ] && return 0
+  say "building llama-cpp-python 0.3.36, the tokenizer to compare with (once, about 12 minutes)"
+  python3 -m venv --clear "$cache/venv-llama" >&2
+  printf '%s\n' 'llama-cpp-python==0.3.36 --hash=sha256:832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e' >"$cache/venv-llama/source.txt"
+  "$llama_python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
+    -d "$cache/venv-llama" -r "$cache/venv-llama/source.txt" >&2
+  CMAKE_ARGS='-DLLAMA_BUILD_TOOLS=OFF -DLLAVA_BUILD=OFF' \
+    "$llama_python" -m pip install --quiet --disable-pip-version-check "$cache"/venv-llama/llama_cpp_python-0.3.36.tar.gz >&2
+  touch "$cache/venv-llama/ready"
+}

@@ -81,6 +81,8 @@ stage_unit_full() {
 stage_api_full() {
   build_targets release gapless
   export_full
+  ensure_llama_python
+  export GAPLESS_LLAMA_PYTHON=$llama_python
   python_tests api_full tests/api
 }
 
