@@ -10,15 +10,21 @@ std::atomic<size_t> allocated_bytes{0};
 }
 
 // Replaces the program's operator new: tests that link this file measure what a parser allocates.
-void* operator new(size_t bytes) {
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   allocated_bytes += bytes;
-  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  return std::malloc(bytes ? bytes : 1);
+}
+void* operator new(size_t bytes) {
+  if (void* p = operator new(bytes, std::nothrow)) return p;
   throw std::bad_alloc();
 }
 void operator delete(void* p) noexcept {
   std::free(p);
 }
 void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 
