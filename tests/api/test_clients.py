@@ -64,8 +64,8 @@ def test_a_ab_2_200_clients_killed_at_random_moments(server):
     descriptors = server.descriptors()
 
     def one(i):
-        time.sleep(rng.random() * 4)
-        body = {"prompt": f"{i} {STORY * rng.randrange(1, 4)}", "max_tokens": 512, "ignore_eos": True, "stream": rng.random() < 0.5,
+        time.sleep(rng.random() * 2)
+        body = {"prompt": f"{i} {STORY * rng.randrange(1, 3)}", "max_tokens": 512, "ignore_eos": True, "stream": rng.random() < 0.5,
                 "n": rng.choice([1, 1, 1, 2])}
         connection = server.raw_post("/v1/completions", body)
         time.sleep(rng.choice([0, 0.001, 0.02, 0.2, 1, 2]) * rng.random())
