@@ -105,7 +105,7 @@ void ModelHarness::step(std::span<const HarnessRow> rows, const OnLogits& on_log
   execute(std::move(ops));
   if (!on_logits) return;
   const int64_t ld = (model_->config().vocab_size + 15) / 16 * 16;
-  std::vector<float> logits(size_t(kLogitRows * ld));
+  std::vector<float> logits(size_t(std::min(n_rows_, kLogitRows) * ld));
   for (int32_t begin = 0; begin < n_rows_; begin += kLogitRows) {
     ops = std::make_unique<OpList>();
     model_->logits(*ops, *options_.table, in, begin, kLogitRows, logits.data(), ld);

@@ -1,24 +1,17 @@
 #include "model/testing/quantise.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/numeric.h"
 
 namespace gapless::testing {
 namespace {
 
-uint16_t to_f16(float x) {
-  return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
-}
-
-// Round to nearest even.
-uint16_t to_bf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
+using numeric::f32_to_bf16;
+using numeric::f32_to_f16;
 
 int level(float x, float step, int low, int high) {
   return step == 0 ? std::clamp(0, low, high) : std::clamp(int(std::lround(x / step)), low, high);
@@ -53,7 +46,7 @@ void symmetric_block(const float* x, int bits, std::byte* out) {
   const float d = absmax(x, 32) / float(middle - 1);
   int q[32];
   for (int i = 0; i < 32; ++i) q[i] = level(x[i], d, -middle, middle - 1) + middle;
-  out = put16(out, to_f16(d));
+  out = put16(out, f32_to_f16(d));
   if (bits == 5) {
     put_fifth_bits(out, q);
     out += 4;
@@ -67,7 +60,7 @@ void minimum_block(const float* x, int bits, std::byte* out) {
   const float d = (high - low) / float((1 << bits) - 1);
   int q[32];
   for (int i = 0; i < 32; ++i) q[i] = level(x[i] - low, d, 0, (1 << bits) - 1);
-  out = put16(put16(out, to_f16(d)), to_f16(low));
+  out = put16(put16(out, f32_to_f16(d)), f32_to_f16(low));
   if (bits == 5) {
     put_fifth_bits(out, q);
     out += 4;
@@ -77,7 +70,7 @@ void minimum_block(const float* x, int bits, std::byte* out) {
 
 void q8_0_block(const float* x, std::byte* out) {
   const float d = absmax(x, 32) / 127;
-  out = put16(out, to_f16(d));
+  out = put16(out, f32_to_f16(d));
   for (int i = 0; i < 32; ++i) out[i] = std::byte(int8_t(level(x[i], d, -127, 127)));
 }
 
@@ -108,7 +101,7 @@ void k_block(const float* x, int bits, std::byte* out) {
     for (int i = 32 * j; i < 32 * j + 32; ++i)
       q[i] = level(x[i] + dmin * float(min[j]), d * float(scale[j]), 0, top);
   }
-  out = put16(put16(out, to_f16(d)), to_f16(dmin));
+  out = put16(put16(out, f32_to_f16(d)), f32_to_f16(dmin));
   put_scales(out, scale, min);
   out += 12;
   if (bits == 5) {
@@ -142,7 +135,7 @@ void q6_k_block(const float* x, std::byte* out) {
       high[32 * half + l] = std::byte(p[0] >> 4 | (p[32] >> 4) << 2 | (p[64] >> 4) << 4 | (p[96] >> 4) << 6);
     }
   }
-  put16(out + 208, to_f16(d));
+  put16(out + 208, f32_to_f16(d));
 }
 
 void quantise_one(DType type, const float* x, std::byte* out) {
@@ -151,10 +144,10 @@ void quantise_one(DType type, const float* x, std::byte* out) {
       std::memcpy(out, x, 4);
       return;
     case DType::kF16:
-      put16(out, to_f16(*x));
+      put16(out, f32_to_f16(*x));
       return;
     case DType::kBF16:
-      put16(out, to_bf16(*x));
+      put16(out, f32_to_bf16(*x));
       return;
     case DType::kQ4_0:
       symmetric_block(x, 4, out);
