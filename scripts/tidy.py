@@ -34,7 +34,7 @@ def check(path, arguments):
     marker = arguments.cache / key_of(path, arguments.root, arguments.tool)
     if marker.exists():
         return path, True, ""
-    run = subprocess.run([arguments.tool, "--quiet", "-p", str(arguments.build), str(path)], capture_output=True, text=True)
+    run = subprocess.run([arguments.tool, "--quiet", "-p", str(arguments.build), "--extra-arg=-Wno-unknown-warning-option", str(path)], capture_output=True, text=True)
     if run.returncode == 0:
         marker.touch()
     return path, run.returncode == 0, run.stdout + run.stderr

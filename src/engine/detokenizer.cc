@@ -11,14 +11,12 @@ void Detokenizer::close() {
 }
 
 void Detokenizer::refuse(RequestId id, std::shared_ptr<ResponseSink> sink, Status status) {
-  Message message = Refusal{id, std::move(sink), std::move(status)};
-  if (!queue_.try_push(std::move(message)))
-    handle(std::get<Refusal>(std::move(message)));  // closed: nobody else will answer
+  Refusal refusal{id, std::move(sink), std::move(status)};
+  if (!queue_.try_push(Message(refusal))) handle(std::move(refusal));  // closed: nobody else will answer
 }
 
 void Detokenizer::loop() {
-  while (auto message = queue_.pop())
-    std::visit([this](auto&& m) { handle(std::move(m)); }, std::move(*message));
+  while (auto message = queue_.pop()) std::visit([this](auto& m) { handle(std::move(m)); }, *message);
   for (auto& [id, state] : open_)
     state.request.sink->on_event(Failed{Status(StatusCode::kUnavailable, "the server is shutting down")});
   open_.clear();

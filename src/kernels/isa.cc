@@ -1,5 +1,9 @@
 #include "kernels/isa.h"
 
+#if defined(GAPLESS_X86_KERNELS)
+#include <cpuid.h>
+#endif
+
 #include "kernels/cpu/tables.h"
 #include "kernels/reference/reference.h"
 
@@ -14,6 +18,12 @@ struct Feature {
   bool present;
 };
 
+// Leaf 1, ECX bit 29. clang's probe does not know this one.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1) != 0;
+}
+
 // The compiler's probe reads cpuid and, for the wide registers, XCR0: whether the operating system saves
 // them.
 struct Features {
@@ -22,7 +32,7 @@ struct Features {
     __builtin_cpu_init();
     return {{"avx2", __builtin_cpu_supports("avx2") != 0},
             {"fma", __builtin_cpu_supports("fma") != 0},
-            {"f16c", __builtin_cpu_supports("f16c") != 0},
+            {"f16c", has_f16c()},
             {"avx512f", __builtin_cpu_supports("avx512f") != 0},
             {"avx512bw", __builtin_cpu_supports("avx512bw") != 0},
             {"avx512vl", __builtin_cpu_supports("avx512vl") != 0},

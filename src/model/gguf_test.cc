@@ -293,7 +293,7 @@ class TempFiles : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string write(const std::string& name, std::span<const std::byte> bytes) {
-    const std::string path = folder_ / name;
+    std::string path = folder_ / name;
     EXPECT_TRUE(testing::write_file(path, bytes).is_ok());
     return path;
   }

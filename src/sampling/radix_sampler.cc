@@ -131,7 +131,7 @@ int32_t sample_by_radix(const SampledRow& row, const SamplingParams& p, float m,
     double sum = 0;
     for (int32_t i = 0; i < n; ++i) {
       float& w = weights[size_t(i)];
-      w = (w >= p.min_p) & kept.has(key_of(logits[i]), begin + i) ? w : 0;
+      w = ((w >= p.min_p) & kept.has(key_of(logits[i]), begin + i)) ? w : 0;
       sum += double(w);
     }
     return sum;

@@ -174,7 +174,7 @@ TEST(PrefillBudget, ARetractedRequestStaysInFrontOfTheQueue) {
 TEST(Validate, T32_EmptyOrWrongPromptsAreRefused) {
   const SchedulerConfig config = small_config();
   const auto refused = [&](Request r) {
-    const Status status = validate(config, r);
+    Status status = validate(config, r);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status;
   };

@@ -120,7 +120,8 @@ void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents e
   if (events.scored) prompt.scored = std::move(*events.scored);
   const int32_t n = plan_->value().n;
   for (ChoiceDelta& delta : events.deltas) {
-    receive_delta(choices_[index * n + delta.index], std::move(delta));
+    auto& choice = choices_[index * n + delta.index];
+    receive_delta(choice, std::move(delta));
   }
   if (events.done) {
     prompt.ended = true;

@@ -80,7 +80,7 @@ Status ModelRunner::allocate() {
                    device_.allocate(size_t(o.request_slots) * o.max_pages_per_request * sizeof(int32_t),
                                     MemoryKind::kDevice));
   ASSIGN_OR_RETURN(future_map_, device_.allocate(o.request_slots * sizeof(FutureEntry), MemoryKind::kDevice));
-  ASSIGN_OR_RETURN(slot_states_, device_.allocate(o.request_slots * sizeof(SlotState*), MemoryKind::kDevice));
+  ASSIGN_OR_RETURN(slot_states_, device_.allocate(o.request_slots * sizeof(void*), MemoryKind::kDevice));
   slots_.page_table = page_table_.as<int32_t>();
   slots_.future_map = future_map_.as<FutureEntry>();
   slots_.states = slot_states_.as<SlotState*>();  // zeroed: all null

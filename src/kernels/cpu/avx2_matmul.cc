@@ -37,13 +37,11 @@ inline __m256i four(const int8_t* q) {
 
 // Where the parts of a block are, by layout (kernels/quant.h).
 struct W4 {
-  static constexpr bool kMinimum = true;
   static const std::byte* quants(const std::byte* w, int32_t b) { return w + int64_t(b) * 320; }
   static Lanes d(const std::byte* w, int32_t b) { return halves(quants(w, b) + 256); }
   static Lanes m(const std::byte* w, int32_t b) { return halves(quants(w, b) + 288); }
 };
 struct W4F32 {
-  static constexpr bool kMinimum = true;
   static const std::byte* quants(const std::byte* w, int32_t b) { return w + int64_t(b) * 384; }
   static Lanes d(const std::byte* w, int32_t b) { return floats(quants(w, b) + 256); }
   static Lanes m(const std::byte* w, int32_t b) { return floats(quants(w, b) + 320); }
