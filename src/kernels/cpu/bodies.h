@@ -57,6 +57,9 @@ struct AttentionJob {
   float* out;           // like q
   int64_t out_row;
   float* scratch;  // scratch_floats(head_dim), 64-byte aligned
+  const AttentionJob*
+      next;   // whose first KV block this one prefetches, or null; only KV, positions and window are read
+  bool cold;  // nobody has prefetched this one
 
   static constexpr int64_t scratch_floats(int32_t head_dim) {
     return int64_t(kMaxQueries) * head_dim + kMaxQueries * 64 + 16 * int64_t(head_dim);

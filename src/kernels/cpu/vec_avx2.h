@@ -196,24 +196,25 @@ inline __m256 tree_1(__m256 a, __m256 b) {
   return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
 }
 
-// Four dots (j, j + 4, j + 1, j + 5 of k), summed down to two lanes each.
-inline __m256 dot4(const float* q, const float* k, int64_t ldk, int32_t n) {
+// Four dots (K rows 0, 4, 1, 5 from k on), summed down to two lanes each.
+inline __m256 dot4(const float* q, const float* k, int32_t n) {
   V acc[4];
   _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] = zero();
-  for (int32_t i = 0; i < n; i += 16) {
+  for (int32_t i = 0; i < n; i += 16, k += 256) {
     const V v = load(q + i);
     _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] =
-        fma(v, load(k + (j / 2 + j % 2 * 4) * ldk + i), acc[j]);
+        fma(v, load(k + 16 * (j / 2 + j % 2 * 4)), acc[j]);
   }
   __m256 sum[4];
   _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) sum[j] = _mm256_add_ps(acc[j].lo, acc[j].hi);
   return tree_2(tree_4(sum[0], sum[1]), tree_4(sum[2], sum[3]));
 }
 
-// Lane j = dot(q, k + j * ldk) over n elements (a multiple of 16), in the order of numeric::dot.
-inline V dot16(const float* q, const float* k, int64_t ldk, int32_t n) {
-  return {tree_1(dot4(q, k, ldk, n), dot4(q, k + 2 * ldk, ldk, n)),
-          tree_1(dot4(q, k + 8 * ldk, ldk, n), dot4(q, k + 10 * ldk, ldk, n))};
+// Lane j = dot(q, K row j) over n elements (a multiple of 16), in the order of numeric::dot; k is [n / 16][16
+// rows][16].
+inline V dot16(const float* q, const float* k, int32_t n) {
+  return {tree_1(dot4(q, k, n), dot4(q, k + 2 * 16, n)),
+          tree_1(dot4(q, k + 8 * 16, n), dot4(q, k + 10 * 16, n))};
 }
 
 }  // namespace

@@ -152,14 +152,14 @@ inline V tree_1(V a, V b) {
   return add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
 }
 
-// Lane j = dot(q, k + j * ldk) over n elements (a multiple of 16), in the order of numeric::dot. 15 tree
-// steps serve 16 dots: one by one they would cost as much as the products of a head of 64.
-inline V dot16(const float* q, const float* k, int64_t ldk, int32_t n) {
+// Lane j = dot(q, K row j) over n elements (a multiple of 16), in the order of numeric::dot; k is [n / 16][16
+// rows][16]. 15 tree steps serve 16 dots: one by one they would cost as much as the products of a head of 64.
+inline V dot16(const float* q, const float* k, int32_t n) {
   V acc[16];
   _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = zero();
-  for (int32_t i = 0; i < n; i += 16) {
+  for (int32_t i = 0; i < n; i += 16, k += 256) {
     const V v = load(q + i);
-    _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = fma(v, load(k + j * ldk + i), acc[j]);
+    _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = fma(v, load(k + 16 * j), acc[j]);
   }
   V quarter[4];
   _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) quarter[i] =
