@@ -59,38 +59,32 @@ ensure_build_tools() {
   ensure_rust
 }
 
-# A Python environment outside the repository, for fetching models and for the tests.
-ensure_venv() {
-  [ -f "$venv/ready" ] && return 0
+# create_venv FOLDER: the file `ready` is written last, so that an interrupted run starts over.
+create_venv() {
+  [ -f "$1/ready" ] && return 0
   if ! python3 -c 'import venv, ensurepip' >/dev/null 2>&1; then
     ensure_packages python3 python3-venv
   fi
-  say "creating the Python environment $venv"
+  say "creating the Python environment $1"
   mkdir -p "$cache"
-  python3 -m venv --clear "$venv" >&2
-  touch "$venv/ready"  # last: an interrupted run starts over
+  python3 -m venv --clear "$1" >&2
+  touch "$1/ready"
 }
 
-ensure_test_python() {
-  ensure_venv
-  local wanted=scripts/requirements-test.txt
-  cmp -s "$wanted" "$venv/requirements-test.txt" && return 0
-  say "installing the test clients (openai, pytest, ...)"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 5 --require-hashes --only-binary :all: -r "$wanted" >&2
-  cp "$wanted" "$venv/requirements-test.txt"
+# install_pinned FOLDER REQUIREMENTS [PIP FLAGS...]: once for each version of the list.
+install_pinned() {
+  local folder=$1 wanted=$2
+  shift 2
+  create_venv "$folder"
+  cmp -s "$wanted" "$folder/requirements.txt" && return 0
+  say "installing $(grep -c == "$wanted") Python packages of $wanted"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check --retries 5 --require-hashes "$@" -r "$wanted" >&2
+  cp "$wanted" "$folder/requirements.txt"
 }
 
-# A Python with llama-cpp-python, whose tokenizer is the oracle of the full tier: sets llama_python. Built from source, about 12 minutes on 2 cores.
-ensure_llama_python() {
-  ensure_build_tools
-  llama_python=$cache/venv-llama/bin/python
-  [ -f "$cache/venv-llama/ready" ] && return 0
-  say "building llama-cpp-python 0.3.36, the tokenizer to compare with (once, about 12 minutes)"
-  python3 -m venv --clear "$cache/venv-llama" >&2
-  printf '%s\n' 'llama-cpp-python==0.3.36 --hash=sha256:832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e' >"$cache/venv-llama/source.txt"
-  "$llama_python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
-    -d "$cache/venv-llama" -r "$cache/venv-llama/source.txt" >&2
-  CMAKE_ARGS='-DLLAMA_BUILD_TOOLS=OFF -DLLAVA_BUILD=OFF' \
-    "$llama_python" -m pip install --quiet --disable-pip-version-check "$cache"/venv-llama/llama_cpp_python-0.3.36.tar.gz >&2
-  touch "$cache/venv-llama/ready"
-}
+# Outside the repository: for fetching models, and for the tests.
+ensure_venv() { create_venv "$venv"; }
+ensure_test_python() { install_pinned "$venv" scripts/requirements-test.txt --only-binary :all:; }
+
+# llama-cpp-python builds llama.cpp from source.
+ensure_oracle_python() { install_pinned "$cache/oracle-venv" scripts/requirements-oracle.txt; }
