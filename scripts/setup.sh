@@ -86,5 +86,9 @@ install_pinned() {
 ensure_venv() { create_venv "$venv"; }
 ensure_test_python() { install_pinned "$venv" scripts/requirements-test.txt --only-binary :all:; }
 
-# llama-cpp-python builds llama.cpp from source.
-ensure_oracle_python() { install_pinned "$cache/oracle-venv" scripts/requirements-oracle.txt; }
+# llama-cpp-python, whose tokenizer is the oracle of the full tier: sets llama_python. Built from source, about 12 minutes on 2 cores.
+ensure_llama_python() {
+  ensure_build_tools
+  llama_python=$cache/venv-llama/bin/python
+  CMAKE_ARGS='-DLLAMA_BUILD_TOOLS=OFF -DLLAVA_BUILD=OFF' install_pinned "$cache/venv-llama" scripts/requirements-oracle.txt
+}

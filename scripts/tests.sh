@@ -79,8 +79,6 @@ stage_unit_full() {
 }
 
 stage_api_full() {
-  ensure_oracle_python
-  export GAPLESS_LLAMA_PYTHON=$cache/oracle-venv/bin/python
   build_targets release gapless
   export_full
   ensure_llama_python
