@@ -59,6 +59,13 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   return file;
 }
 
+void prefetch_mapped_pages(std::span<const std::byte> bytes) {
+  const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = uintptr_t(bytes.data()) & ~(page - 1);
+  const uintptr_t end = uintptr_t(bytes.data() + bytes.size());
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+}
+
 void drop_mapped_pages(std::span<const std::byte> bytes) {
   const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = (uintptr_t(bytes.data()) + page - 1) & ~(page - 1);

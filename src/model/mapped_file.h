@@ -27,6 +27,10 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Starts to read `bytes` (part of a MappedFile) from disk if they are not in memory; returns without waiting
+// for them.
+void prefetch_mapped_pages(std::span<const std::byte> bytes);
+
 // Gives the memory of whole pages inside `bytes` (part of a MappedFile) back; a later read loads them again
 // from the page cache. Anything else than a file mapping would lose its contents.
 void drop_mapped_pages(std::span<const std::byte> bytes);

@@ -20,6 +20,9 @@ size_t matrix_bytes(const PackedMatrix& w) {
   return aligned(packed_bytes(w.layout, w.n, w.k));
 }
 
+// Read from disk while earlier ones are packed: page faults alone read a disk at a third of its speed.
+constexpr size_t kPiecesAhead = 32;
+
 bool is_float(DType type) {
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
 }
@@ -146,6 +149,11 @@ void WeightPlan::place(std::byte* memory) {
   }
 }
 
+std::span<const std::byte> WeightPlan::Piece::source() const {
+  const int64_t bytes = row_bytes(*copy->tensor);
+  return copy->tensor->data.subspan(size_t(first * bytes), size_t(rows * bytes));
+}
+
 // In the order of the file, so that a disk reads forwards.
 std::vector<WeightPlan::Piece> WeightPlan::cut() const {
   std::vector<Piece> pieces;
@@ -160,19 +168,15 @@ std::vector<WeightPlan::Piece> WeightPlan::cut() const {
       pieces.push_back({&copy, first, std::min(step, n - first)});
     }
   }
-  const auto source = [](const Piece& p) {
-    return p.copy->tensor->data.data() + p.first * row_bytes(*p.copy->tensor);
-  };
   std::sort(pieces.begin(), pieces.end(),
-            [&](const Piece& a, const Piece& b) { return source(a) < source(b); });
+            [](const Piece& a, const Piece& b) { return a.source().data() < b.source().data(); });
   return pieces;
 }
 
 void WeightPlan::pack(const Piece& piece) const {
   const Copy& copy = *piece.copy;
   const GgufTensor& tensor = *copy.tensor;
-  const auto source =
-      tensor.data.subspan(size_t(piece.first * row_bytes(tensor)), size_t(piece.rows * row_bytes(tensor)));
+  const std::span<const std::byte> source = piece.source();
   if (copy.vector) {
     dequantise(tensor.dtype, source.data(), tensor.elements(), const_cast<float*>(*copy.vector));
   } else {
@@ -189,7 +193,12 @@ Result<Buffer> WeightPlan::load(Device& device, int threads) {
   const std::vector<Piece> pieces = cut();
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next++; i < pieces.size(); i = next++) pack(pieces[i]);
+    for (size_t i = next++; i < pieces.size(); i = next++) {
+      if (file_.is_mapped() && i + kPiecesAhead < pieces.size()) {
+        prefetch_mapped_pages(pieces[i + kPiecesAhead].source());
+      }
+      pack(pieces[i]);
+    }
   };
   {
     std::vector<NamedThread> helpers;

@@ -75,7 +75,8 @@ class WeightPlan {
   };
   struct Piece {
     const Copy* copy;
-    int32_t first, rows;
+    int32_t first, rows;  // of the tensor
+    std::span<const std::byte> source() const;
   };
   Result<const GgufTensor*> find(const std::string& name, std::string_view expected);
   Result<const GgufTensor*> find_matrix(const std::string& name, int32_t n, int32_t k);
