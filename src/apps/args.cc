@@ -128,7 +128,8 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
   flag(app, "--port-file", a.port_file, "FILE", "none",
        "Write the port number to this file once it is bound.");
   flag(app, "--api-key", a.api_key, "KEY", "none",
-       "Ask for this key (Authorization: Bearer KEY). Visible in the process list: better --api-key-file.");
+       "Ask for this key (Authorization: Bearer KEY). Visible in the process list: better --api-key-file.")
+      ->check(not_empty());
   flag(app, "--api-key-file", a.api_key_file, "FILE", "none",
        "File with one key per line; a line that begins with # is a comment.");
   flag(app, "--cors-origin", a.cors_origin, "ORIGIN", "",

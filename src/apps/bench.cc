@@ -165,7 +165,7 @@ int run_bench(const BenchArgs& args) {
       std::max(options->scheduler.max_running_requests,
                *std::max_element(args.batch_sizes.begin(), args.batch_sizes.end()));
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
-  if (!engine) return fail(kExitRuntime, engine.status());
+  if (!engine) return fail(exit_code_of(engine.status()), engine.status());
   const Result<RoofShare> share = roof_share(args, **engine);
   if (!share) return fail(kExitRuntime, share.status());
   Bench bench(args, **engine);

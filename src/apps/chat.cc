@@ -161,7 +161,7 @@ int run_chat(const ChatArgs& args) {
   if (!options) return fail(kExitUsage, options.status());
   Signals signals;
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
-  if (!engine) return fail(kExitRuntime, engine.status());
+  if (!engine) return fail(exit_code_of(engine.status()), engine.status());
   if (!(*engine)->model().has_chat_template) return fail(kExitRuntime, no_chat_template());
   return Chat(args, **engine, signals).run();
 }

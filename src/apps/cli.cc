@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "engine/loader.h"
 
 namespace gapless {
 
@@ -16,12 +17,25 @@ const CLI::App* deepest(const CLI::App* app) {
 
 std::string unknown_argument_message(const CLI::App& app, const std::string& argument) {
   std::string message = "unknown argument '" + argument + "'";
+  for (const CLI::App* command : app.get_subcommands(nullptr))
+    if (edit_distance(argument, command->get_name()) <= 2)
+      message += ": did you mean " + command->get_name() + "?";
   if (argument.starts_with("-")) {
     message = "unknown flag '" + argument + "'";
     const std::string near = nearest_flag(app, argument);
     if (!near.empty()) message += ": did you mean " + near + "?";
   }
   return message;
+}
+
+// CLI11's own words, except where they name its parts instead of ours.
+std::string parse_error_message(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
+    return text.substr(0, text.find(':')) + " needs a value";
+  if (!dynamic_cast<const CLI::RequiredError*>(&error)) return text;
+  if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect or bench";
+  return "give FILE, the path of a .gguf model";
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
@@ -78,9 +92,13 @@ int run_cli(int argc, const char* const* argv) {
     for (const std::string& argument : left) {
       if (argument != "--") return usage_error(app, unknown_argument_message(app, argument));
     }
-    return usage_error(app, error.what());
+    return usage_error(app, parse_error_message(app, error));
   }
   return dispatch(cli);
+}
+
+int exit_code_of(const Status& status) {
+  return status.error_code() == kUsageErrorCode ? kExitUsage : kExitRuntime;
 }
 
 int fail(int exit_code, const Status& status) {

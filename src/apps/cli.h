@@ -34,6 +34,9 @@ int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
 
+// kExitUsage when a flag is at fault (engine/loader.h marks those), else kExitRuntime.
+int exit_code_of(const Status& status);
+
 // Prints "gapless: message" on stderr; the code is what run_* should return.
 int fail(int exit_code, const Status& status);
 

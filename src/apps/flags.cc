@@ -40,6 +40,14 @@ CLI::Validator byte_size() {
   return CLI::Validator([](std::string& text) { return parse_bytes(text).status().message(); }, "", "size");
 }
 
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return std::string(text.empty() ? "the value is empty; leave the flag out to go without" : "");
+      },
+      "", "text");
+}
+
 CLI::Option* toggle(CLI::App& app, const std::string& name, bool& target, const std::string& default_text,
                     const std::string& why) {
   return app.add_flag(name, target, why)->default_str(default_text);

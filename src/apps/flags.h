@@ -16,6 +16,8 @@ Result<int64_t> parse_bytes(const std::string& text);
 
 // What CLI11 calls for a value; an empty string means it is fine.
 CLI::Validator byte_size();
+// For values whose emptiness would be read as "not given", as when a script's variable is not set.
+CLI::Validator not_empty();
 
 // Declares `--name VALUE`. `default_text` is what --help prints where the number alone would say little ("the
 // model's"); empty: the value. `why` says what the flag does and why the default is what it is.

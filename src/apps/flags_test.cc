@@ -56,6 +56,25 @@ TEST(Cli, AnUnknownFlagIsAUsageErrorWithASuggestion) {
   EXPECT_NE(text.find("did you mean --requests?"), std::string::npos) << text;
 }
 
+TEST(Cli, MessagesNameWhatIsMissing) {
+  std::string text;
+  EXPECT_EQ(run({}, &text), kExitUsage);
+  EXPECT_NE(text.find("give a command: serve"), std::string::npos) << text;
+  EXPECT_EQ(run({"servee", "x.gguf"}, &text), kExitUsage);
+  EXPECT_NE(text.find("did you mean serve?"), std::string::npos) << text;
+  EXPECT_EQ(run({"serve"}, &text), kExitUsage);
+  EXPECT_NE(text.find("give FILE"), std::string::npos) << text;
+  EXPECT_EQ(run({"serve", "x.gguf", "--port"}, &text), kExitUsage);
+  EXPECT_NE(text.find("--port needs a value"), std::string::npos) << text;
+}
+
+// `--api-key "$KEY"` with KEY not set must not open the server to everybody.
+TEST(Cli, AnEmptyKeyIsRefused) {
+  std::string text;
+  EXPECT_EQ(run({"serve", "x.gguf", "--api-key", ""}, &text), kExitUsage);
+  EXPECT_NE(text.find("--api-key: the value is empty"), std::string::npos) << text;
+}
+
 TEST(Cli, WrongUseExitsWithTwo) {
   EXPECT_EQ(run({}), kExitUsage);
   EXPECT_EQ(run({"frobnicate"}), kExitUsage);

@@ -18,7 +18,8 @@ using LoadResult = Result<std::unique_ptr<Engine>>;
 
 constexpr auto kTick = 1000ms;  // an end of the server that nobody asked for is noticed within it
 constexpr auto kStatsEvery = 5s;
-constexpr auto kProgressEvery = 2s;  // anything longer says that it is still going on
+constexpr auto kProgressEvery = 2s;   // anything longer says that it is still going on
+constexpr auto kEngineGrace = 500ms;  // for the step being computed, once nobody waits for it any more
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -54,7 +55,6 @@ class ServeRun {
       if (!line.empty()) spdlog::info("{}", line);
       last_stats = Clock::now();
     }
-    engine_.stop();
     std::fprintf(stderr, "stopped: %s\n",
                  end_summary(engine_.scheduler().stats(), server_.stats().requests).c_str());
     return draining_ ? kExitOk : kExitRuntime;
@@ -83,6 +83,13 @@ class ServeRun {
   bool draining_ = false;
 };
 
+// Ends the process although threads are at work whose results nobody wants any more: a load, or a step
+// (minutes, when prompts are not cut).
+[[noreturn]] void abandon(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 }  // namespace
 
 int run_serve(const ServeArgs& args) {
@@ -97,9 +104,9 @@ int run_serve(const ServeArgs& args) {
   std::optional<LoadResult> engine = load(*options, signals);
   if (!engine) {
     std::fputs("stopped while loading\n", stderr);
-    std::_Exit(kExitOk);  // loading cannot be interrupted, and nothing else is to be saved
+    abandon(kExitOk);  // loading cannot be interrupted, and nothing else is to be saved
   }
-  if (!*engine) return fail(kExitRuntime, engine->status());
+  if (!*engine) return fail(exit_code_of(engine->status()), engine->status());
   for (const std::string& line :
        start_banner(args, ***engine, (*server)->urls(), !config->api_keys.empty(), seconds_since(begin))) {
     std::fprintf(stderr, "%s\n", line.c_str());
@@ -107,6 +114,8 @@ int run_serve(const ServeArgs& args) {
   (*server)->set_engine(***engine);
   const int code = ServeRun(args, ***engine, **server, signals).run();
   server->reset();  // before the engine it uses
+  std::future<void> stopped = std::async(std::launch::async, [&] { (**engine)->stop(); });
+  if (stopped.wait_for(kEngineGrace) != std::future_status::ready) abandon(code);
   return code;
 }
 

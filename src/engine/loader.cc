@@ -11,6 +11,13 @@
 namespace gapless {
 namespace {
 
+// Marks an error that the command line is to blame for.
+template <class T>
+Result<T> usage(Result<T> result) {
+  if (result.is_ok()) return result;
+  return Result<T>(result.status().with_error_code(kUsageErrorCode));
+}
+
 // `fallback` when the key is missing, an error when it is there with another type.
 Result<std::optional<int32_t>> optional_id(const GgufMetadata& m, std::string_view key) {
   if (!m.has(key)) return std::optional<int32_t>();
@@ -40,7 +47,7 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
                                                            const Tokenizer& tokenizer, std::string& source) {
   std::string text;
   if (!options.chat_template.empty()) {
-    ASSIGN_OR_RETURN(text, load_chat_template(options.chat_template));
+    ASSIGN_OR_RETURN(text, usage(load_chat_template(options.chat_template)));
     source = options.chat_template;
   } else if (metadata.has("tokenizer.chat_template")) {
     ASSIGN_OR_RETURN(const std::string_view own, metadata.get_string("tokenizer.chat_template"));
@@ -107,11 +114,11 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   parts.memory = cgroup_memory_limit({});
   parts.threads =
       options.threads > 0 ? ThreadChoice{options.threads, "--threads"} : default_threads(SystemPaths{});
-  ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
-  ASSIGN_OR_RETURN(OpTable table, choose_ops(options, isa));
+  ASSIGN_OR_RETURN(const Isa isa, usage(parse_isa(options.isa)));
+  ASSIGN_OR_RETURN(OpTable table, usage(choose_ops(options, isa)));
   parts.table = std::make_unique<OpTable>(table);
   ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model_path));
-  ASSIGN_OR_RETURN(parts.device, make_device(options.device, {.threads = parts.threads.threads}));
+  ASSIGN_OR_RETURN(parts.device, usage(make_device(options.device, {.threads = parts.threads.threads})));
 
   // The tokenizer of a large vocabulary takes as long as the weights: side by side.
   auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(file.metadata()); });
@@ -126,8 +133,8 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   ASSIGN_OR_RETURN(parts.chat_template, choose_chat_template(options, file.metadata(), *parts.tokenizer,
                                                              parts.chat_template_source));
 
-  ASSIGN_OR_RETURN(parts.sizing,
-                   resolve_sizing(options, config, parts.tokenizer->eos_ids(), int64_t(parts.memory.bytes)));
+  ASSIGN_OR_RETURN(parts.sizing, usage(resolve_sizing(options, config, parts.tokenizer->eos_ids(),
+                                                      int64_t(parts.memory.bytes))));
   ASSIGN_OR_RETURN(auto runner,
                    ModelRunner::create(*parts.device, *parts.model, *parts.table, parts.sizing.runner));
   parts.worker = std::make_unique<ModelWorker>(std::move(runner));

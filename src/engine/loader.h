@@ -32,6 +32,9 @@ struct LoadedModel {
   std::unique_ptr<ModelWorkerClient> worker;    // last: it uses the parts above
 };
 
+// error_code of a Status about an option rather than a file: the command line is wrong.
+inline constexpr const char* kUsageErrorCode = "usage";
+
 // Blocks for as long as loading takes. Errors name the file, the key or the flag at fault.
 Result<LoadedModel> load_parts(const EngineOptions& options);
 

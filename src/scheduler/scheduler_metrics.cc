@@ -9,8 +9,8 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       prefill_tokens(r.counter("gapless_prefill_tokens_total", "Prompt tokens computed.")),
       retractions(r.counter("gapless_retractions_total", "Requests sent back to the queue for memory.")),
       rejected(r.counter("gapless_requests_rejected_total", "Requests refused before they were queued.")),
-      kv_healed(
-          r.counter("kv_healed_total", "KV pages and request slots found lost and taken back. Always 0.")),
+      kv_healed(r.counter("gapless_kv_healed_total",
+                          "KV pages and request slots found lost and taken back. Always 0.")),
       running(r.gauge("gapless_running_requests", "Choices being computed.")),
       queued(r.gauge("gapless_queued_requests", "Choices that wait.")),
       kv_used_tokens(r.gauge("gapless_kv_used_tokens", "KV pool in use by requests.")),

@@ -23,7 +23,7 @@ namespace {
 constexpr int kBacklog = 4096;  // the system caps it (net.core.somaxconn)
 
 Status listen_error(const std::string& address, const char* step, int error) {
-  const char* hint = error == EADDRINUSE ? " (another server? --port picks another one)" : "";
+  const char* hint = error == EADDRINUSE ? " (is another server running?)" : "";
   return {StatusCode::kUnavailable,
           fmt::format("cannot listen on {}: {}: {}{}", address, step, std::strerror(error), hint)};
 }
