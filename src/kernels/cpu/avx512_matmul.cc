@@ -3,6 +3,10 @@
 // Cost per row, block and tile on Zen 4 and 5: vpdpbusd, mul and fma share two pipes; 8 vpdpbusd + mul + fma
 // + fma (minimum) = 11 slots for nibbles (at most 73 % of the vpdpbusd roof), 10 for int8 (80 %). Conversions
 // and broadcasts from memory are free.
+//
+// Measured on one Zen 5 core (roof 1002 GOP/s, about 40 GB/s), weights from memory. Q4_1, K 576, N 1536: 1
+// row 40.7 GB/s, 8 rows 668 GOP/s, 32 rows 749, 256 rows 741. Q8_0, K 576, N 49152: 1 row 39.7 GB/s, 8 rows
+// 597 GOP/s, 32 rows 727.
 #include <immintrin.h>
 
 #include "kernels/cpu/bodies.h"

@@ -96,7 +96,8 @@ void matmul_group(const MatmulParams& p, int32_t group, OpContext& context) {
       }
       float& y = p.y[i * p.ldy + column];
       y = p.add ? y + acc : acc;
-      if (p.w.quantised() && p.x_q8_low && column >= p.low_begin) y += quantised_dot(p, p.x_q8_low, i, column);
+      if (p.w.quantised() && p.x_q8_low && column >= p.low_begin)
+        y += quantised_dot(p, p.x_q8_low, i, column);
     }
   }
 }
