@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the layers up to the kernels for arm64 and runs their tests under qemu: the plain kernels and the CPU device must be right on a
+# Builds the layers up to the kernels, and the sampler, for arm64 and runs their tests under qemu: the plain kernels and the CPU device must be right on a
 # CPU without x86's instructions. The libraries are used as headers only, so Debian's own packages are enough.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,7 +25,7 @@ compile() {  # SOURCE OBJECT; only when the source or a header is newer
 
 
 objects=()
-sources=$(find src/base src/device src/kernels -name '*.cc' ! -name '*avx*' ! -path 'src/kernels/cpu/tables.cc' | sort)
+sources=$(find src/base src/device src/kernels src/sampling -name '*.cc' ! -name '*avx*' ! -path 'src/kernels/cpu/tables.cc' | sort)
 say "building $(wc -l <<<"$sources") files for arm64"
 for source in $sources; do
   object=$out/${source%.cc}.o

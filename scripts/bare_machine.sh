@@ -40,7 +40,9 @@ cleanup() {
 trap cleanup EXIT
 
 # The first package source this machine itself uses: its file, and its address.
-source_file=$(grep -lE '^(URIs:|deb )' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+for source_file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+  if grep -qsE '^(URIs:|deb )' "$source_file"; then break; fi
+done
 mirror=$(sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]+).*/\2/p' "$source_file" | head -n 1)
 
 make_root() {

@@ -3,13 +3,17 @@
 namespace gapless {
 
 const BlockMath* const* all_block_maths(int* count) {
+  *count = 1;
+#if defined(__x86_64__)
   static const BlockMath* const kAll[] = {&kBlockMathGeneric, &kBlockMathAvx2, &kBlockMathAvx512};
   __builtin_cpu_init();
-  *count = 1;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     *count = 2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) *count = 3;
   }
+#else
+  static const BlockMath* const kAll[] = {&kBlockMathGeneric};
+#endif
   return kAll;
 }
 

@@ -1,7 +1,5 @@
 #include "device/cpu/cpu_stream.h"
 
-#include <immintrin.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -9,8 +7,21 @@
 #include <limits>
 #include <thread>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace gapless {
 namespace {
+
+// Tells the core that this is a spin: it saves power and leaves more to a sibling thread.
+void pause_core() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -148,7 +159,7 @@ bool CpuStream::wait_for_claim(Claim& claim) {
   for (Clock::time_point begin = Clock::now();;) {
     for (int i = 0; i < kPausesPerClock; ++i) {
       if (try_claim(claim)) return true;
-      _mm_pause();
+      pause_core();
     }
     if (stop_.load(std::memory_order_relaxed)) return false;
     const auto waited = Clock::now() - begin;
