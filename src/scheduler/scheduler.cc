@@ -110,6 +110,8 @@ BatchPlan Scheduler::get_next_batch_to_run() {
     if (prefill_turn) get_new_batch_prefill(batch, 0, pages_needed(rows), true);
     if (batch.empty()) {
       update_running_batch(batch, rows);
+      // Everybody who decodes was sent back for memory: the turn goes to the prompt that is half done.
+      if (rows.empty()) get_new_batch_prefill(batch, 0, 0, false);
     } else {
       consecutive_prefill_ += !rows.empty();
       rows.clear();

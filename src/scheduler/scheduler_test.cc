@@ -156,6 +156,30 @@ TEST(Scheduler, A_KV_3_AFullPoolRetractsTheNewestAndNobodyElseNotices) {
   h.expect_nothing_left();
 }
 
+// Without mixed batches: on a turn of the decoding ones all of them are sent back for memory, while an older
+// prompt is half done. It goes on; this once ended the process.
+TEST(Scheduler, A_KV_3_AHalfDonePromptGoesOnWhenAllThatDecodeAreSentBack) {
+  SchedulerConfig config = small_config();
+  config.mixed_chunk = false;
+  config.chunked_prefill_size = 4;
+  config.max_total_tokens = 76;
+  config.schedule_conservativeness = 0.1;
+  config.policy = SchedulePolicy::kLof;  // so that the younger one starts first
+  Harness h(config);
+  const Request older = make_request(1, prompt(64, 1), 1), younger = make_request(2, prompt(4, 2), 60);
+  h.send(older);
+  h.send(younger);
+  while (h.scheduler->stats().retractions == 0) {
+    ASSERT_LT(h.steps, 200);
+    h.step();
+  }
+  EXPECT_FALSE(h.has(1)) << "the older prompt was to be half done";
+  h.run_until_idle();
+  h.expect_answer(older);
+  h.expect_answer(younger);
+  h.expect_nothing_left();
+}
+
 TEST(Scheduler, A_MC_2_FlagsThatDoNotFitAreClippedOrRefusedWithASentence) {
   SchedulerConfig config = small_config();
   config.chunked_prefill_size = 4096;
