@@ -61,15 +61,16 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
     state.usage.cached_tokens = delta.cached_tokens;
   }
   state.usage.completion_tokens += int32_t(delta.tokens.size());
+  const bool skip_special = state.request.skip_special_tokens;
   if (!delta.prompt_logprobs.empty() && delta.choice == 0) {
     PromptScored scored;
-    for (const OutputToken& t : delta.prompt_logprobs) scored.tokens.push_back(token_text(t));
+    for (const OutputToken& t : delta.prompt_logprobs) scored.tokens.push_back(token_text(t, skip_special));
     state.request.sink->on_event(std::move(scored));
   }
 
   ChoiceDelta event{
       .index = delta.choice, .text = advance_text(state, choice, delta), .tokens = {}, .finish = {}};
-  for (const OutputToken& t : delta.tokens) event.tokens.push_back(token_text(t));
+  for (const OutputToken& t : delta.tokens) event.tokens.push_back(token_text(t, skip_special));
   if (delta.finish) {
     choice.ended = true;
     state.ended++;
@@ -94,9 +95,10 @@ std::string Detokenizer::advance_text(OpenState& state, Choice& choice, const To
   return text;
 }
 
-TokenText Detokenizer::token_text(const OutputToken& token) const {
+TokenText Detokenizer::token_text(const OutputToken& token, bool skip_special) const {
   TokenText out{
       .id = token.id, .bytes = std::string(token_bytes_.of(token.id)), .logprob = token.logprob, .top = {}};
+  out.text_begin = out.bytes.size() - token_bytes_.text_of(token.id, skip_special).size();
   for (const TokenLogprob& t : token.top)
     out.top.push_back(
         {.id = t.id, .bytes = std::string(token_bytes_.of(t.id)), .logprob = t.logprob, .top = {}});

@@ -68,7 +68,7 @@ class Detokenizer : public TokenSink {
   void handle(std::vector<TokenDelta> deltas);
   void handle_delta(OpenState& state, TokenDelta delta);
   std::string advance_text(OpenState& state, Choice& choice, const TokenDelta& delta) const;
-  TokenText token_text(const OutputToken& token) const;
+  TokenText token_text(const OutputToken& token, bool skip_special) const;
 
   const TokenBytes& token_bytes_;
   const std::function<void(RequestId)> on_gone_;

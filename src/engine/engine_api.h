@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -59,12 +60,16 @@ struct TokenText {
   std::string bytes;
   float logprob = 0;
   std::vector<TokenText> top;  // most likely first; their own `top` is empty
+  size_t text_begin = 0;       // where in `bytes` begins what the token adds to the text
+
+  // A control token that is left out of the text adds nothing.
+  std::string_view text() const { return std::string_view(bytes).substr(text_begin); }
 };
 
 // First event of a request that was not refused.
 struct Accepted {
   std::vector<int32_t> prompt_ids;
-  std::string prompt_text;  // want_prompt_text
+  std::string prompt_text;  // want_prompt_text: a text as the client wrote it, ids decoded as an answer is
   std::vector<TokenText>
       prompt_tokens;  // want_prompt_text or want_prompt_logprobs: one per prompt id, without logprobs
 };

@@ -18,6 +18,9 @@ class Utf8Stream {
  public:
   void feed(std::string_view bytes, std::string& out);
   void finish(std::string& out);
+  // Whether `byte`, fed next, would begin a character (or a U+FFFD) of its own: the characters of the whole
+  // text are the bytes that do.
+  bool begins_character(char byte) const { return n_pending_ == 0 || !continues(uint8_t(byte)); }
 
  private:
   bool continues(uint8_t byte) const;

@@ -13,6 +13,19 @@ struct Overload : F... {
 template <class... F>
 Overload(F...) -> Overload<F...>;
 
+// What each token of `text` stands for in it, front to back. A token that the text does not spell adds
+// nothing: a BOS that the client did not write, or the space that some models begin every text with.
+void align(std::vector<TokenText>& tokens, std::string_view text) {
+  for (TokenText& token : tokens) {
+    token.text_begin = text.starts_with(token.bytes)  ? 0
+                       : token.bytes.starts_with(' ') ? 1
+                                                      : std::string::npos;
+    if (token.text_begin > token.bytes.size() || !text.starts_with(token.text()))
+      token.text_begin = token.bytes.size();
+    text.remove_prefix(token.text().size());
+  }
+}
+
 }  // namespace
 
 Intake::Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const SchedulerConfig& config)
@@ -101,14 +114,34 @@ Result<int32_t> Intake::output_limit(int32_t prompt_tokens, std::optional<int32_
   return std::min(max_tokens.value_or(limit), limit);
 }
 
+// The same for a prompt of ids, which was decoded: control tokens add nothing if they are skipped, and
+// decoding may have dropped the first space.
+void Intake::mark_text(Accepted& accepted, bool skip_special) const {
+  bool at_start = true;
+  for (TokenText& token : accepted.prompt_tokens) {
+    token.text_begin = token.bytes.size() - tokenizer_.token_bytes().text_of(token.id, skip_special).size();
+    if (token.text().empty()) continue;
+    if (at_start && token.text().starts_with(' ') && !accepted.prompt_text.starts_with(' '))
+      token.text_begin++;
+    at_start = false;
+  }
+}
+
 Accepted Intake::describe(const GenerateRequest& request, const std::vector<int32_t>& ids) const {
   Accepted accepted;
   accepted.prompt_ids = ids;
-  if (request.want_prompt_text) accepted.prompt_text = tokenizer_.decode(ids, request.skip_special_tokens);
   if (request.want_prompt_text || request.want_prompt_logprobs)
     for (int32_t id : ids)
       accepted.prompt_tokens.push_back(
           {.id = id, .bytes = std::string(tokenizer_.token_bytes().of(id)), .logprob = 0, .top = {}});
+  if (!request.want_prompt_text) return accepted;
+  if (const auto* text = std::get_if<TextPrompt>(&request.prompt)) {
+    accepted.prompt_text = text->text;
+    align(accepted.prompt_tokens, text->text);
+  } else {
+    accepted.prompt_text = tokenizer_.decode(ids, request.skip_special_tokens);
+    mark_text(accepted, request.skip_special_tokens);
+  }
   return accepted;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine_api.h"
+#include "server/text_offsets.h"
 
 namespace gapless {
 
@@ -22,12 +23,14 @@ struct PromptState {
 struct Choice {
   int32_t index = 0;  // as the client sees it: prompt * n + choice
   const PromptState* prompt = nullptr;
-  std::string text;               // not streamed: all of it
-  std::vector<TokenText> tokens;  // not streamed, logprobs wanted: all of them
+  std::string text;  // not streamed: all of it
+  std::vector<TokenText>
+      tokens;  // logprobs wanted: all of them; streamed completions: those whose text is held
   int64_t n_tokens = 0;
   std::optional<Finish> finish;
-  bool opened = false;      // streamed: its first chunk has been written
-  int64_t code_points = 0;  // completions: of the echoed prompt and the tokens so far, for text_offset
+  bool opened = false;           // streamed: its first chunk has been written
+  TextOffsets offsets;           // completions: of echoed prompt and answer
+  int64_t shown_characters = 0;  // completions, streamed: of the text that the client has been sent
 };
 
 // What all JSON objects of one response share.

@@ -1,7 +1,7 @@
 // How /v1/completions answers, with the legacy logprobs shape: four arrays of equal length. text_offset
-// counts code points of echoed prompt and answer, as indices into the client's string do; a token that starts
-// inside a character has that character's offset. A token that is not valid UTF-8 by itself is written
-// "bytes:\xe2\x80", as OpenAI does, so that the keys of top_logprobs stay apart.
+// counts characters of echoed prompt and answer as they are delivered, see TextOffsets. A token that is not
+// valid UTF-8 by itself is written "bytes:\xe2\x80", as OpenAI does, so that the keys of top_logprobs stay
+// apart.
 #pragma once
 
 #include "server/answer.h"

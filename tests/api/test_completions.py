@@ -1,4 +1,9 @@
 """Text completions through the official client."""
+import os
+
+import pytest
+
+GEMMA = os.environ.get("GAPLESS_GEMMA3", "")
 PROMPT = "The quick brown fox"
 
 
@@ -56,6 +61,84 @@ def test_a_lp_1_echo_with_logprobs(client, model, server):
             assert choice.text[offset:offset + len(token)] == token
     # lm-eval compares for exact equality.
     assert lp.token_logprobs[-1] == max(lp.top_logprobs[-1].values())
+
+
+def assert_offsets(choice, hidden=()):
+    """The offsets cut the text into one piece per token, and tokens that are not text have none."""
+    text, offsets = choice["text"], choice["logprobs"]["text_offset"]
+    assert offsets[0] == 0 and offsets == sorted(offsets) and offsets[-1] <= len(text)
+    for i, (token, begin, end) in enumerate(zip(choice["logprobs"]["tokens"], offsets, offsets[1:] + [len(text)])):
+        if i in hidden:
+            assert begin == end, (i, token)
+        elif not token.startswith("bytes:"):
+            assert text[begin:end] == token, (i, token)
+
+
+def test_a_lp_1_echo_is_the_text_that_was_sent(server):
+    prompt = "<|im_start|>user\nhi<|im_end|>\nCafé xy"
+    body = {"prompt": prompt, "echo": True, "temperature": 0, "max_tokens": 1}
+    choice = server.post("/v1/completions", {**body, "logprobs": 1})[1]["choices"][0]
+    assert choice["text"].startswith(prompt) and choice["logprobs"]["tokens"][0] == "<|im_start|>"
+    assert_offsets(choice)
+    assert server.post("/v1/completions", body)[1]["choices"][0]["text"] == choice["text"]
+
+
+def test_a_lp_1_echo_of_ids_shows_what_an_answer_would(server):
+    prompt = "<|im_start|>user\nhi<|im_end|>\nxy"
+    ids = server.post("/tokenize", {"content": prompt})[1]["tokens"]
+    control = [i for i, token in enumerate(ids) if server.post("/detokenize", {"tokens": [token], "skip_special_tokens": True})[1]["content"] == ""]
+    assert len(control) == 2
+    body = {"prompt": ids, "echo": True, "logprobs": 1, "temperature": 0, "max_tokens": 1}
+    choice = server.post("/v1/completions", body)[1]["choices"][0]
+    assert choice["text"].startswith("user\nhi\nxy")
+    assert_offsets(choice, control)
+    shown = server.post("/v1/completions", {**body, "skip_special_tokens": False})[1]["choices"][0]
+    assert shown["text"].startswith(prompt)
+    assert_offsets(shown)
+
+
+@pytest.mark.skipif(not GEMMA, reason="needs GAPLESS_GEMMA3")
+def test_a_lp_1_a_bos_that_was_added_has_no_place_in_the_text(start_server):
+    gemma = start_server(model=GEMMA)
+    body = {"echo": True, "logprobs": 1, "temperature": 0, "max_tokens": 2}
+    choice = gemma.post("/v1/completions", {**body, "prompt": "Hello there"})[1]["choices"][0]
+    assert choice["text"].startswith("Hello there") and choice["logprobs"]["tokens"][0] == "<bos>"
+    assert_offsets(choice, [0])
+    written = gemma.post("/v1/completions", {**body, "prompt": "<bos>Hello there"})[1]["choices"][0]
+    assert written["text"].startswith("<bos>Hello there")
+    assert_offsets(written)
+    assert gemma.stop() == 0
+
+
+def test_a_lp_1_random_ids_have_offsets_inside_the_text(server):
+    import random
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    for _ in range(20):
+        ids = [rng.choice([rng.randrange(300), rng.randrange(49000)]) for _ in range(8)]
+        body = {"prompt": ids, "echo": True, "logprobs": 1, "temperature": 2, "max_tokens": 6, "seed": 1}
+        choice = server.post("/v1/completions", body)[1]["choices"][0]
+        text, offsets = choice["text"], choice["logprobs"]["text_offset"]
+        assert offsets == sorted(offsets) and offsets[-1] <= len(text), ids
+        for token, begin, end in zip(choice["logprobs"]["tokens"], offsets, offsets[1:]):
+            if not token.startswith("bytes:"):
+                assert text[begin:end] in (token, ""), (ids, token)
+
+
+def test_a_lp_1_tokens_of_a_stop_string_end_at_the_text(server):
+    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 12, "logprobs": 0}
+    text = server.post("/v1/completions", body)[1]["choices"][0]["text"]
+    stop = {**body, "stop": text[4:14]}
+    choice = server.post("/v1/completions", stop)[1]["choices"][0]
+    assert choice["text"] == text[:4] and max(choice["logprobs"]["text_offset"]) <= 4
+    offsets, sent = [], ""
+    for event in server.stream("/v1/completions", stop)[:-1]:
+        piece = event["choices"][0]
+        sent += piece["text"]
+        offsets += (piece["logprobs"] or {}).get("text_offset", [])
+        assert all(offset <= len(sent) for offset in offsets)
+    assert sent == choice["text"] and offsets == choice["logprobs"]["text_offset"]
 
 
 def test_a_pa_2_max_tokens_zero(client, model):
