@@ -32,6 +32,27 @@ const char* default_code(StatusCode code) {
   }
 }
 
+// Messages quote what a client wrote; the log must not hold it. All from the first quote to the last goes,
+// for what stands between may itself hold quotes.
+std::string without_quotes(const std::string& message) {
+  const size_t first = message.find_first_of("\"'"), last = message.find_last_of("\"'");
+  if (first == std::string::npos || first == last) return printable(message, 200);
+  return printable(message.substr(0, first) + "..." + message.substr(last + 1), 200);
+}
+
+std::string reason_of(int http_status, const std::string& message, const std::string& param,
+                      const std::string& code) {
+  std::string out = fmt::format("error={}", code.empty() ? fmt::format("{}", http_status) : code);
+  if (!param.empty()) out += fmt::format(" param={}", printable(param, 60));
+  // A template's complaint may be made of the chat's own words.
+  if (param == "messages" && code.empty() && !message.starts_with(param)) return out;
+  return out + fmt::format(" \"{}\"", without_quotes(message));
+}
+
+std::string code_of(const Status& status) {
+  return status.error_code().empty() ? default_code(status.code()) : status.error_code();
+}
+
 std::string error_object(int http_status, std::string_view message, std::string_view param,
                          std::string_view code) {
   std::string out;
@@ -79,14 +100,18 @@ std::string error_json(const Status& status, const std::string& request_id) {
     spdlog::error("{} internal error: {}", request_id, status.message());
     message = fmt::format("internal error; the server's log has the details under {}", request_id);
   }
-  const std::string code = status.error_code().empty() ? default_code(status.code()) : status.error_code();
-  return error_object(http_status_of(status.code()), message, status.param(), code);
+  return error_object(http_status_of(status.code()), message, status.param(), code_of(status));
+}
+
+std::string error_reason(const Status& status) {
+  return reason_of(http_status_of(status.code()), status.message(), status.param(), code_of(status));
 }
 
 HttpResponse error_response(const Status& status, const std::string& request_id) {
   HttpResponse response;
   response.status = http_status_of(status.code());
   response.body = error_json(status, request_id);
+  response.reason = error_reason(status);
   if (response.status == 429 || response.status == 503) response.headers.emplace_back("Retry-After", "1");
   if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
@@ -96,6 +121,7 @@ HttpResponse error_response(int http_status, const std::string& message, const s
   HttpResponse response;
   response.status = http_status;
   response.body = error_object(http_status, message, "", error_code);
+  response.reason = reason_of(http_status, message, "", error_code);
   return response;
 }
 

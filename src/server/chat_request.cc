@@ -23,14 +23,15 @@ void check_content(FieldReader& fields, const json& content, const std::string& 
     const bool typed = part.is_object() && part.contains("type") && part["type"].is_string();
     if (!typed) return fields.fail("messages", fmt::format("{}[{}] must be an object with a type", name, i));
     const auto& type = part["type"].get_ref<const std::string&>();
-    if (type != "text") {
+    if (type != "text" && type != "refusal") {
       return fields.fail(
           "messages",
           fmt::format("{}[{}] has type \"{}\", this model takes text only", name, i, printable(type, 40)),
           "unsupported");
     }
-    if (!part.contains("text") || !part["text"].is_string()) {
-      return fields.fail("messages", fmt::format("{}[{}].text must be a string", name, i));
+    // A part of type "refusal" has its text in a member of that name.
+    if (!part.contains(type) || !part[type].is_string()) {
+      return fields.fail("messages", fmt::format("{}[{}].{} must be a string", name, i, type));
     }
   }
 }
@@ -71,9 +72,11 @@ bool read_tools(FieldReader& fields) {
     fields.fail("tool_choice",
                 fmt::format("tool_choice must be \"none\" or \"auto\", got \"{}\"", printable(mode, 40)));
   }
-  for (const char* field : {"functions", "function_call"}) {
-    if (fields.find(field)) fields.unsupported(field, "it was replaced by tools");
-  }
+  const json* functions = fields.find("functions");
+  if (functions && *functions != json::array()) fields.unsupported("functions", "it was replaced by tools");
+  const json* call = fields.find("function_call");
+  if (call && *call != "none" && *call != "auto")
+    fields.unsupported("function_call", "a call cannot be forced in this version");
   const json* tools = fields.find("tools");
   if (!tools || fields.failed()) return false;
   if (!tools->is_array()) {

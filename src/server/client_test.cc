@@ -50,6 +50,16 @@ TEST(Disconnect, A_AB_1_WithinAStep) {
   EXPECT_LE(t.engine.steps(), before + 2) << "the step that runs, and at most the one that had begun";
 }
 
+TEST(Disconnect, AClientThatClosesItsSendingSideCountsAsGone) {
+  TestServer t({.step = 1ms});
+  HttpClient client = t.client();
+  client.send(post_text("/v1/completions", kLong));
+  EXPECT_TRUE(eventually([&] { return t.engine.load().running == 1; }));
+  client.end_sending();
+  EXPECT_TRUE(client.closed_within(5));
+  EXPECT_TRUE(eventually([&] { return t.engine.aborts() == 1; }));
+}
+
 TEST(Disconnect, AllPromptsAndChoicesOfARequestAreAborted) {
   TestServer t({.step = 1ms});
   HttpClient client = t.client();

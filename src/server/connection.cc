@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/status.hpp>
+#include <ctime>
 
 #include "base/log.h"
 #include "server/api_error.h"
@@ -24,6 +25,14 @@ constexpr size_t kPipelineBytes = 64 << 10;
 constexpr size_t kKeptBufferBytes = 8 << 10;  // what an idle connection may hold on to
 constexpr int kSendBufferBytes = 256 << 10;   // bounds what the system buffers for a reader that has stopped
 constexpr std::chrono::milliseconds kLingerTotal{5000};
+
+// RFC 9110, 5.6.7.
+std::string http_date(std::time_t now) {
+  std::tm parts{};
+  char text[40];
+  const size_t n = std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &parts));
+  return {text, n};
+}
 
 std::string chunk_of(std::string_view data, bool last) {
   std::string out;
@@ -72,9 +81,10 @@ net::awaitable<bool> Connection::wait_for_request() {
 net::awaitable<void> Connection::reject(const HttpRequest& request, HttpResponse response) {
   keep_alive_ = false;
   const int status = response.status;
+  const std::string reason = response.reason;
   host_.router().decorate(request, response);
   if (co_await send_whole(request, std::move(response))) co_await linger();
-  finish(request, status, "");
+  finish(request, status, reason);
 }
 
 net::awaitable<bool> Connection::respond(HttpRequest request) {
@@ -87,9 +97,10 @@ net::awaitable<bool> Connection::respond(HttpRequest request) {
   bool ok = false;
   if (auto* response = std::get_if<HttpResponse>(&reply)) {
     const int status = response->status;
+    const std::string reason = response->reason;
     host_.router().decorate(meta, *response);
     ok = co_await send_whole(meta, std::move(*response));
-    finish(meta, status, "");
+    finish(meta, status, reason);
   } else {
     ok = co_await run_pending(meta, std::get<std::shared_ptr<PendingResponse>>(std::move(reply)));
   }
@@ -103,6 +114,7 @@ net::awaitable<bool> Connection::run_pending(const HttpRequest& request,
   pending->start(host_.waker(weak_from_this()));
   watch_peer();
   int status = 499;
+  std::string reason;
   bool ok = true, end = false;
   while (ok && !end) {
     woken_ = false;
@@ -114,13 +126,16 @@ net::awaitable<bool> Connection::run_pending(const HttpRequest& request,
     ok = !gone_;
     if (!ok || part.empty()) continue;
     if (part.head) status = part.head->status;
+    if (part.head) reason = part.head->reason;
+    if (!part.reason.empty()) reason = part.reason;
     end = part.end;
     ok = co_await send_part(request, part);
   }
   pending_.reset();
   if (!ok) pending->cancel(Status(StatusCode::kCancelled, "the client has gone"));
-  const std::string fields = pending->log_fields();
-  finish(request, ok ? status : 499, fields);
+  std::string fields = pending->log_fields();
+  if (!fields.empty() && !reason.empty()) fields += ' ';
+  finish(request, ok ? status : 499, fields + reason);
   co_return ok;
 }
 
@@ -158,8 +173,9 @@ net::awaitable<bool> Connection::send_whole(const HttpRequest& request, HttpResp
 
 std::string Connection::head_text(const HttpResponse& response, std::optional<size_t> content_length) const {
   const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\nServer: gapless\r\n", response.status,
-                                std::string_view(reason.data(), reason.size()));
+  std::string out =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: gapless\r\nDate: {}\r\n", response.status,
+                  std::string_view(reason.data(), reason.size()), http_date(std::time(nullptr)));
   if (!response.content_type.empty()) out += fmt::format("Content-Type: {}\r\n", response.content_type);
   for (const auto& [name, value] : response.headers) out += fmt::format("{}: {}\r\n", name, value);
   if (content_length && response.status != 204) out += fmt::format("Content-Length: {}\r\n", *content_length);

@@ -72,6 +72,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> wait_for_request();
   // nullopt: the connection is to be closed; an answer may have been sent.
   Awaitable<std::optional<HttpRequest>> read_request();
+  Awaitable<boost::system::error_code> skip_empty_line();
   Awaitable<bool> read_body(Incoming& incoming, const HttpRequest& request);
   // Answers a request that was not read to its end, and gives the client time to see the answer.
   Awaitable<void> reject(const HttpRequest& request, HttpResponse response);

@@ -6,6 +6,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <charconv>
 
 #include "server/api_error.h"
 #include "server/connection.h"
@@ -27,6 +28,19 @@ bool is_id_text(std::string_view text) {
   });
 }
 
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    unsigned value = 0;
+    const std::string_view digits = text.substr(i + 1, 2);
+    const bool coded = text[i] == '%' && digits.size() == 2 &&
+                       std::from_chars(digits.data(), digits.data() + 2, value, 16).ptr == digits.data() + 2;
+    out += coded ? static_cast<char>(value) : text[i];
+    if (coded) i += 2;
+  }
+  return out;
+}
+
 // Path and query of the target, which may be absolute.
 void split_target(std::string_view target, HttpRequest& request) {
   if (const size_t scheme = target.find("://"); scheme != std::string_view::npos && target[0] != '/') {
@@ -34,7 +48,7 @@ void split_target(std::string_view target, HttpRequest& request) {
     target = slash == std::string_view::npos ? "/" : target.substr(slash);
   }
   const size_t mark = target.find('?');
-  request.path = std::string(target.substr(0, mark));
+  request.path = percent_decoded(target.substr(0, mark));
   if (mark != std::string_view::npos) request.query = std::string(target.substr(mark + 1));
 }
 
@@ -56,6 +70,23 @@ struct Connection::Incoming {
     const auto id = message["X-Request-Id"];
     if (is_id_text(std::string_view(id.data(), id.size()))) request.id = std::string(id);
   }
+  // What is wrong with the head in ways that the parser lets pass.
+  std::optional<HttpResponse> refuse(const std::string& request_id) const {
+    const auto& message = parser.get();
+    const auto hosts = message.count(http::field::host);
+    if (hosts > 1 || (hosts == 0 && message.version() >= 11)) {  // RFC 9112, 3.2
+      return error_response(Status::invalid("the request must have one Host header, it has {}", hosts),
+                            request_id);
+    }
+    const auto codings = message.equal_range(http::field::transfer_encoding);
+    for (auto it = codings.first; it != codings.second; ++it) {
+      if (boost::beast::iequals(it->value(), "chunked") || boost::beast::iequals(it->value(), "identity"))
+        continue;
+      return error_response(501, "the only Transfer-Encoding that is understood here is chunked",
+                            "unsupported_encoding");
+    }
+    return std::nullopt;
+  }
   bool expects_continue() const {
     return boost::beast::iequals(parser.get()[http::field::expect], "100-continue");
   }
@@ -73,7 +104,9 @@ net::awaitable<std::optional<HttpRequest>> Connection::read_request() {
   incoming.parser.header_limit(static_cast<uint32_t>(host_.config().max_header_bytes));
   incoming.parser.body_limit(static_cast<uint64_t>(host_.config().max_body_bytes));
   set_deadline(host_.config().header_timeout);
-  const auto [error, bytes] = co_await http::async_read_header(socket_, buffer_, incoming.parser, kAwait);
+  boost::system::error_code error = co_await skip_empty_line();
+  if (!error)
+    error = std::get<0>(co_await http::async_read_header(socket_, buffer_, incoming.parser, kAwait));
   clear_deadline();
   if (error) {
     co_await reject_unreadable(request, error);
@@ -82,6 +115,10 @@ net::awaitable<std::optional<HttpRequest>> Connection::read_request() {
   incoming.describe(request);
   http10_ = incoming.parser.get().version() < 11;
   keep_alive_ = incoming.parser.keep_alive();
+  if (std::optional<HttpResponse> refused = incoming.refuse(request.id)) {
+    co_await reject(request, *std::move(refused));
+    co_return std::nullopt;
+  }
   if (overloaded_) {
     const Status status(StatusCode::kUnavailable, "too many connections, try again later");
     co_await reject(request, error_response(status, request.id));
@@ -96,6 +133,24 @@ net::awaitable<std::optional<HttpRequest>> Connection::read_request() {
   if (!co_await read_body(incoming, request)) co_return std::nullopt;
   request.body = std::move(incoming.parser.get().body());
   co_return request;
+}
+
+// RFC 9112, 2.2: some clients end a body with a line end too many.
+net::awaitable<boost::system::error_code> Connection::skip_empty_line() {
+  const auto begins = [this] {
+    return std::string_view(static_cast<const char*>(buffer_.data().data()), buffer_.size()).substr(0, 2);
+  };
+  while (begins().empty() || begins() == "\r") {
+    const auto [error, bytes] = co_await socket_.async_read_some(buffer_.prepare(4096), kAwait);
+    if (error) co_return error;
+    buffer_.commit(bytes);
+  }
+  if (begins() == "\r\n") {
+    buffer_.consume(2);
+  } else if (begins().starts_with('\n')) {
+    buffer_.consume(1);
+  }
+  co_return boost::system::error_code();
 }
 
 net::awaitable<bool> Connection::read_body(Incoming& incoming, const HttpRequest& request) {

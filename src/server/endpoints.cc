@@ -33,7 +33,8 @@ class PoolResponse final : public PendingResponse, public std::enable_shared_fro
     const Result<std::string> result = *std::exchange(result_, std::nullopt);
     return {.head = result.is_ok() ? json_response(*result) : error_response(result.status(), request_.id),
             .data = {},
-            .end = true};
+            .end = true,
+            .reason = {}};
   }
 
   void cancel(const Status& why) override { finish(why); }
@@ -67,18 +68,6 @@ void write_model(JsonWriter& w, const ModelFacts& model) {
   w.key("n_vocab").integer(model.vocab_size);
   w.key("n_ctx_train").integer(model.context_length);
   w.end_object().end_object();
-}
-
-std::string percent_decoded(const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); i++) {
-    const bool coded = text[i] == '%' && i + 2 < text.size() &&
-                       std::isxdigit(static_cast<unsigned char>(text[i + 1])) &&
-                       std::isxdigit(static_cast<unsigned char>(text[i + 2]));
-    out += coded ? static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16)) : text[i];
-    if (coded) i += 2;
-  }
-  return out;
 }
 
 Result<std::string> tokenize_body(const Serving& serving, std::string text) {
@@ -145,8 +134,7 @@ HttpResponse list_models(const ModelFacts& model) {
   return json_response(std::move(out));
 }
 
-HttpResponse show_model(const ModelFacts& model, const std::string& id, const std::string& request_id) {
-  const std::string name = percent_decoded(id);
+HttpResponse show_model(const ModelFacts& model, const std::string& name, const std::string& request_id) {
   if (name != model.id) {
     return error_response(Status(StatusCode::kNotFound,
                                  fmt::format("the model '{}' does not exist here; this server serves '{}'",

@@ -12,8 +12,8 @@ HttpResponse json_response(std::string body);
 // GET / : what can be called here.
 HttpResponse describe_endpoints();
 HttpResponse list_models(const ModelFacts& model);
-// GET /v1/models/{id}; id may be percent-encoded.
-HttpResponse show_model(const ModelFacts& model, const std::string& id, const std::string& request_id);
+// GET /v1/models/{name}
+HttpResponse show_model(const ModelFacts& model, const std::string& name, const std::string& request_id);
 HttpResponse show_metrics(EngineApi& engine);
 // POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
 // pool.

@@ -63,7 +63,8 @@ PendingResponse::Part GenerationResponse::take() {
     submit();
   }
   if (stage_ == Stage::kFormatting) return broken_.is_ok() ? whole_part() : refuse(broken_);
-  receive();
+  if (broken_.is_ok())
+    receive();  // after an end by error nothing counts, not even the end that was asked for
   if (stage_ == Stage::kStreaming) return stream_part();
   if (!broken_.is_ok()) return refuse(broken_);
   if (all_failed()) return refuse(choices_.front().finish->status);
@@ -78,7 +79,7 @@ PendingResponse::Part GenerationResponse::keepalive() {
     return part;
   }
   if (stage_ != Stage::kStreaming) return {};
-  return {.head = {}, .data = std::string(kSseComment), .end = false};
+  return {.head = {}, .data = std::string(kSseComment), .end = false, .reason = {}};
 }
 
 PendingResponse::Part GenerationResponse::begin_stream() {
@@ -140,12 +141,18 @@ void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents e
 }
 
 void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
-  choice.n_tokens += static_cast<int64_t>(delta.tokens.size());
+  // Not asked for from here (that would have ended the response): to the client it is a failure of the
+  // server.
+  if (delta.finish && delta.finish->reason == FinishReason::kAbort) {
+    delta.finish = Finish{
+        FinishReason::kError, {}, Status(StatusCode::kUnavailable, "the request was aborted by the server")};
+  }
   if (delta.finish && delta.finish->reason == FinishReason::kError) {
     const Status status = std::exchange(delta.finish, std::nullopt)->status;
     receive_delta(choice, std::move(delta));
     return fail_choice(choice, status);
   }
+  choice.n_tokens += static_cast<int64_t>(delta.tokens.size());
   if (delta.finish) choice.finish = delta.finish;
   if (plan_->value().stream) return stream_delta(choice, delta);
   choice.text += delta.text;
@@ -180,13 +187,15 @@ void GenerationResponse::fail_choice(Choice& choice, const Status& status) {
 PendingResponse::Part GenerationResponse::refuse(const Status& status) {
   abort_running();
   stage_ = Stage::kEnded;
-  return {.head = error_response(status, request_.id), .data = {}, .end = true};
+  refused_ = true;
+  return {.head = error_response(status, request_.id), .data = {}, .end = true, .reason = {}};
 }
 
 PendingResponse::Part GenerationResponse::stream_part() {
   Part part;
   if (!broken_.is_ok()) {
     append_error_event(pending_, broken_, request_.id);
+    part.reason = error_reason(broken_);
     abort_running();
     part.end = true;
   } else if (all_ended()) {
@@ -329,7 +338,11 @@ std::string GenerationResponse::log_fields() const {
     if (decode.count() > 0)
       out += fmt::format(" {:.1f}tok/s", (usage.completion_tokens - 1) / decode.count());
   }
-  return out + fmt::format(" finish={}", choices_.empty() ? "none" : reason_name(choices_.front().finish));
+  if (refused_) return out;  // the reason says why
+  const char* finish = broken_.is_ok()                            ? reason_name(choices_.front().finish)
+                       : broken_.code() == StatusCode::kCancelled ? "abort"
+                                                                  : "error";
+  return out + fmt::format(" finish={}", finish);
 }
 
 }  // namespace gapless

@@ -71,8 +71,9 @@ class GenerationResponse final : public PendingResponse,
   std::shared_ptr<EventInbox> inbox_;
   std::vector<PromptState> prompts_;
   std::vector<Choice> choices_;
-  Status broken_;        // the whole response must end with this error
-  std::string pending_;  // SSE text that has not been taken
+  bool refused_ = false;  // the answer was a plain error
+  Status broken_;         // the whole response must end with this error
+  std::string pending_;   // SSE text that has not been taken
 };
 
 }  // namespace gapless

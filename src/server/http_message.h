@@ -17,7 +17,7 @@ namespace gapless {
 
 struct HttpRequest {
   std::string method;  // "GET"; HEAD stays "HEAD"
-  std::string path;    // without the query
+  std::string path;    // without the query, percent-decoded: any bytes
   std::string query;
   std::string id;      // X-Request-Id of the client, made safe, or a generated one
   std::string unique;  // always generated: no other request has it
@@ -32,6 +32,7 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  std::string reason;  // of an error, for the log alone
 };
 
 // A response that is still being made. All calls on the http thread.
@@ -41,6 +42,7 @@ class PendingResponse {
     std::optional<HttpResponse> head;  // once, in the first part that is not empty
     std::string data;                  // more of the body, of a response whose head came with `end` unset
     bool end = false;                  // nothing follows
+    std::string reason;                // where an error ends a stream, for the log alone
     bool empty() const { return !head && data.empty() && !end; }
   };
 

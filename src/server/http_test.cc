@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 
 #include "server/access.h"
@@ -213,6 +214,39 @@ TEST(Http, RequestSmugglingShapesAreRefused) {
   }
 }
 
+TEST(Http, HeadsThatRfc9112RefusesOrForgives) {
+  TestServer t;
+  const auto status_of = [&](const std::string& bytes) {
+    HttpClient client = t.client();
+    client.send(bytes);
+    return client.read_response().status;
+  };
+  EXPECT_EQ(status_of("\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"), 200) << "one empty line is ignored";
+  EXPECT_EQ(status_of("\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
+  EXPECT_EQ(status_of("\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"), 400) << "not two";
+  EXPECT_EQ(status_of("GET /health HTTP/1.1\r\n\r\n"), 400) << "no Host";
+  EXPECT_EQ(status_of("GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"), 400);
+  EXPECT_EQ(status_of("GET /health HTTP/1.1\r\nHost:\r\n\r\n"), 200) << "an empty one is one";
+  EXPECT_EQ(status_of("GET /health HTTP/1.0\r\n\r\n"), 200);
+  const std::string post = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ";
+  EXPECT_EQ(status_of(post + "gzip\r\n\r\n"), 501);
+  EXPECT_EQ(status_of(post + "gzip, chunked\r\n\r\n0\r\n\r\n"), 501);
+  EXPECT_EQ(status_of(post + fmt::format("identity\r\nContent-Length: {}\r\n\r\n", kHi.size()) + kHi), 200);
+}
+
+TEST(Http, AnEmptyLineBetweenRequestsAndADateInEveryAnswer) {
+  TestServer t;
+  HttpClient client = t.client();
+  for (int i = 0; i < 3; i++) {
+    client.send(post_text("/v1/completions", kHi) + "\r\n");
+    const ClientResponse r = client.read_response();
+    EXPECT_EQ(r.status, 200);
+    std::tm parts{};
+    ASSERT_NE(::strptime(r.headers.at("date").c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts), nullptr);
+    EXPECT_NEAR(double(::timegm(&parts)), double(std::time(nullptr)), 30);
+  }
+}
+
 TEST(Http, ChunkedBodiesAndExpectContinue) {
   TestServer t;
   HttpClient client = t.client();
@@ -396,7 +430,10 @@ TEST(Http, A_HT_10_AfterTheTimeoutStreamsGetAnErrorEvent) {
   EXPECT_FALSE(streaming.read_until("data: ").empty());
   t.server->shutdown();
   t.server->wait();
-  EXPECT_FALSE(streaming.read_until(R"(data: {"error":{"message":"the server is shutting down")").empty());
+  const std::string before =
+      streaming.read_until(R"(data: {"error":{"message":"the server is shutting down")");
+  EXPECT_FALSE(before.empty());
+  EXPECT_EQ(before.find("\"abort\""), std::string::npos) << "one end, not two";
   EXPECT_FALSE(streaming.read_until("0\r\n\r\n").empty()) << "the response ends properly";
   EXPECT_EQ(waiting.read_response().status, 503);
   EXPECT_TRUE(eventually([&] { return idle(t.engine); }));

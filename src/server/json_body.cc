@@ -63,13 +63,35 @@ class Scanner {
   int64_t values_ = 0;
 };
 
-Status syntax_error(std::string_view text, size_t byte) {
+// In words, where the parser can tell. Its own message holds what it read last, the client's bytes: only what
+// stands before and at its end is looked at.
+std::string_view cause_of(std::string_view text, const nlohmann::json::parse_error& error) {
+  const std::string_view whole = error.what(), what = whole.substr(0, whole.find("; last read:"));
+  const auto says = [&](std::string_view words) { return what.find(words) != std::string_view::npos; };
+  const std::string_view at = text.substr(std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0));
+  const bool not_finite = at.starts_with('N') || at.starts_with('I');
+  if (whole.ends_with("expected end of input")) return "something follows the object";
+  if (says("surrogate")) return "half of a surrogate pair in a string";
+  if (says("control character")) return "a control character in a string, it must be escaped";
+  if (says("missing closing quote")) return "a string without its closing quote";
+  if (says("forbidden character after backslash") || says("hex digits"))
+    return "an escape that JSON does not have";
+  if ((says("invalid literal") || says("invalid number")) && not_finite)
+    return "NaN and Infinity are not JSON";
+  if (says("unexpected end of input")) return "it ends too early";
+  if (says("invalid number")) return "a number that JSON does not have";
+  return "";
+}
+
+Status syntax_error(std::string_view text, const nlohmann::json::parse_error& error) {
+  const size_t byte = error.byte;
+  const std::string_view cause = cause_of(text, error);
   const std::string_view before = text.substr(0, std::min(byte > 0 ? byte - 1 : 0, text.size()));
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const size_t newline = before.rfind('\n');
   const size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
-  return Status::invalid("the body is not valid JSON: error at line {}, column {} (byte {} of {})", line,
-                         column, byte, text.size());
+  return Status::invalid("the body is not valid JSON: {} at line {}, column {} (byte {} of {})",
+                         cause.empty() ? "error" : cause, line, column, byte, text.size());
 }
 
 }  // namespace
@@ -83,7 +105,7 @@ Result<JsonBody> JsonBody::parse(std::string text) {
     body.root_ = nlohmann::json::parse(body.text_);
   } catch (const nlohmann::json::parse_error& error) {
     if (!is_valid_utf8(body.text_)) return Status::invalid("the body is not valid UTF-8");
-    return syntax_error(body.text_, error.byte);
+    return syntax_error(body.text_, error);
   } catch (const nlohmann::json::exception&) {  // a number that no double can hold
     return Status::invalid("the body is not valid JSON: a number is out of range");
   }

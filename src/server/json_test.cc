@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "server/api_error.h"
 #include "server/field_reader.h"
 #include "server/json_body.h"
 #include "server/json_writer.h"
@@ -91,6 +92,27 @@ TEST(JsonBody, A_HT_1_ASyntaxErrorSaysWhere) {
   EXPECT_FALSE(parse_error("\xEF\xBB\xBF{").is_ok());
 }
 
+TEST(JsonBody, A_HT_1_TheCauseIsNamedAndTheBytesAreNot) {
+  const std::pair<const char*, const char*> cases[] = {{R"({"a":"secret \ud83d"})", "surrogate"},
+                                                       {R"({"a":"\ude00"})", "surrogate"},
+                                                       {"{\"a\":\"secret \x01\"}", "control character"},
+                                                       {"{\"a\":NaN}", "NaN"},
+                                                       {"{\"a\":-Infinity}", "NaN"},
+                                                       {"{\"a\":\"secret", "closing quote"},
+                                                       {R"({"a":"secret\q"})", "escape"},
+                                                       {R"({"a":1)", "ends too early"},
+                                                       {R"({"a":1} secret)", "follows the object"},
+                                                       {R"({"a":secret surrogate})", "error at line"}};
+  for (const auto& [text, cause] : cases) {
+    const std::string message = parse_error(text).message();
+    EXPECT_NE(message.find(cause), std::string::npos) << text << " -> " << message;
+    EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+    EXPECT_TRUE(std::string_view(text).find("secret surrogate") == std::string_view::npos ||
+                message.find("surrogate") == std::string::npos)
+        << "what the client wrote is not taken for the cause";
+  }
+}
+
 TEST(JsonBody, A_HT_2_DepthIsLimitedWithoutRecursion) {
   const auto nested = [](size_t depth) {
     return "{\"tools\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
@@ -151,6 +173,19 @@ TEST(JsonBody, AnyBytesAreParsedOrRefused) {
     }
   }
   EXPECT_GT(parsed, 500);
+}
+
+TEST(ApiError, TheLogNamesTheReasonWithoutTheClientsText) {
+  const json object = json::parse(R"({"n":"my \"secret\" text"})");
+  const Status status = integer_value("n", object["n"], 1, 128).status();
+  EXPECT_NE(status.message().find("secret"), std::string::npos) << "the client is told";
+  EXPECT_EQ(error_reason(status), "error=400 param=n \"n must be an integer, got the string ...\"");
+  EXPECT_EQ(
+      error_reason(Status::invalid("the prompt has 5 tokens").with_error_code("context_length_exceeded")),
+      "error=context_length_exceeded \"the prompt has 5 tokens\"");
+  EXPECT_EQ(error_reason(Status::invalid("no system message: secret").with_param("messages")),
+            "error=400 param=messages")
+      << "a template's own words";
 }
 
 TEST(FieldReader, KeepsTheFirstErrorAndLeavesTargetsAlone) {

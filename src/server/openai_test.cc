@@ -158,8 +158,7 @@ TEST(Completions, A_LP_1_EchoWithLogprobs) {
   ASSERT_EQ(lp["top_logprobs"].size(), 6u);
   EXPECT_TRUE(lp["token_logprobs"][0].is_null());
   EXPECT_TRUE(lp["top_logprobs"][0].is_null());
-  EXPECT_EQ(lp["text_offset"], json::parse("[0,1,1,2,3,4]"))
-      << "code points; the second byte of é lies inside it";
+  EXPECT_EQ(lp["text_offset"], json::parse("[0,1,2,2,3,4]")) << "characters; é belongs to its first byte";
   EXPECT_EQ(lp["tokens"][1], "bytes:\\xc3");
   for (int i = 1; i < 6; i++) {
     EXPECT_LE(lp["token_logprobs"][i].get<double>(), 0);
@@ -302,6 +301,22 @@ TEST(Streams, A_SSE_1_AnErrorInsideAStreamIsAnEventThenTheEnd) {
   EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"a"})").status, 200);
 }
 
+TEST(Streams, AnAbortThatNobodyAskedForIsAnError) {
+  TestServer t({.step = 20ms, .fault = [](const GenerateRequest&, int32_t, int32_t token) {
+                  return token == 3 ? Status(StatusCode::kCancelled, "aborted") : Status();
+                }});
+  HttpClient client = t.client();
+  const ClientResponse whole = client.post("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(whole.status, 503);
+  EXPECT_EQ(whole.error("code"), "unavailable");
+  const std::vector<std::string> events =
+      sse_data(client.post("/v1/completions", R"({"prompt":"a","stream":true})").body);
+  ASSERT_GT(events.size(), 1u);
+  EXPECT_EQ(json::parse(events.back())["error"]["code"], "unavailable");
+  for (size_t i = 0; i + 1 < events.size(); i++)
+    EXPECT_TRUE(json::parse(events[i])["choices"][0]["finish_reason"].is_null()) << events[i];
+}
+
 TEST(Streams, OneFailedChoiceDoesNotLoseTheOthers) {
   TestServer t({.fault = [](const GenerateRequest&, int32_t choice, int32_t token) {
     return choice == 1 && token == 2 ? Status::internal("boom") : Status();
@@ -379,6 +394,10 @@ TEST(Endpoints, ModelsTokenizeDetokenize) {
   HttpClient client = t.client();
   EXPECT_EQ(client.get("/v1/models").json()["data"][0]["id"], "fake-model");
   EXPECT_EQ(client.get("/v1/models/fake%2Dmodel").json()["object"], "model");
+  EXPECT_EQ(client.get("/v1/mod%65ls").json()["object"], "list") << "any path may be percent-encoded";
+  EXPECT_EQ(client.get("/v1/models/").status, 404);
+  EXPECT_EQ(client.get("/v1/models/fake%252Dmodel").status, 404) << "decoded once";
+  EXPECT_EQ(client.get("/v1/models/%").status, 404);
   const ClientResponse missing = client.get("/v1/models/gpt-4");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(missing.error("code"), "model_not_found");

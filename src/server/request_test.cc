@@ -258,6 +258,9 @@ TEST(ChatRequest, A_CH_2_ContentParts) {
                  "messages", "image_url", "unsupported");
   expect_refused(chat("", R"([{"role":"user","content":[{"type":"text"}]}])"), "messages");
   expect_refused(chat("", R"([{"role":"user","content":["a"]}])"), "messages");
+  EXPECT_TRUE(chat("", R"([{"role":"assistant","content":[{"type":"refusal","refusal":"no"}]}])").is_ok());
+  expect_refused(chat("", R"([{"role":"assistant","content":[{"type":"refusal","text":"no"}]}])"), "messages",
+                 ".refusal must be a string");
 }
 
 TEST(ChatRequest, A_CH_3_ToolCallsWithoutContent) {
@@ -280,6 +283,11 @@ TEST(ChatRequest, ToolsAreShownNeverForced) {
   expect_refused(chat(tools + R"(,"tool_choice":"maybe")"), "tool_choice");
   expect_refused(chat(R"("tools":{})"), "tools");
   expect_refused(chat(R"("functions":[{}])"), "functions", "", "unsupported");
+  expect_refused(chat(R"("functions":{})"), "functions", "", "unsupported");
+  expect_refused(chat(R"("function_call":{"name":"f"})"), "function_call", "", "unsupported");
+  for (const char* nothing : {R"("functions":[],"function_call":"none")", R"("function_call":"auto")",
+                              R"("functions":null,"function_call":null)"})
+    EXPECT_TRUE(chat(nothing).is_ok()) << nothing;
   expect_refused(chat(R"("modalities":["text","audio"])"), "modalities", "", "unsupported");
 }
 

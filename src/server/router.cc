@@ -74,7 +74,7 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
   if (!route) {
     return error_response(
         Status(StatusCode::kNotFound,
-               fmt::format("there is no {} here; GET / lists what there is", printable(request.path))),
+               fmt::format("there is no '{}' here; GET / lists what there is", printable(request.path))),
         request.id);
   }
   const bool right_method =

@@ -97,6 +97,15 @@ def test_a_ch_2_parts_equal_the_joined_string(client, model):
     assert prompt_tokens(parts) == prompt_tokens("one two")
 
 
+def test_a_ch_2_refusal_parts_and_empty_functions(server):
+    def prompt_tokens(content):
+        messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": content}, {"role": "user", "content": "r"}]
+        status, answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1, "functions": [], "function_call": "none"})
+        assert status == 200, answer
+        return answer["usage"]["prompt_tokens"]
+    assert prompt_tokens([{"type": "refusal", "refusal": "I will not"}]) == prompt_tokens("I will not")
+
+
 def test_a_se_1_user_text_cannot_forge_turns(client, model):
     def prompt_tokens(text):
         return client.chat.completions.create(model=model, messages=[{"role": "user", "content": text}], max_tokens=1).usage.prompt_tokens

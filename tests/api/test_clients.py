@@ -43,6 +43,27 @@ def test_a_ab_1_a_client_that_goes_frees_its_slot(server, stream, phase):
     assert_whole(server)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_closes_its_sending_side_counts_as_gone(server, stream):
+    connection = server.raw_post("/v1/completions", {"prompt": STORY, "max_tokens": 4096, "ignore_eos": True, "stream": stream})
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(65536):
+        pass
+    assert_whole(server)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_ht_10_a_stream_that_is_cut_off_has_one_end(start_server, n):
+    one = start_server("--shutdown-timeout", 1)
+    connection = one.raw_post("/v1/completions", {"prompt": "a", "max_tokens": 100000, "ignore_eos": True, "stream": True, "n": n})
+    text = connection.recv(65536)
+    assert one.stop() == 0
+    text = (text + b"".join(iter(lambda: connection.recv(65536), b""))).decode()
+    if "[DONE]" not in text:  # it was not done within the second
+        assert text.count('"error"') == 1 and '"abort"' not in text and text.endswith("0\r\n\r\n")
+        assert "finish=error error=unavailable" in one.log()
+
+
 def test_a_ab_1_queued_clients(start_server):
     small = start_server("--max-running-requests", 1)
     connections = [small.raw_post("/v1/completions", {"prompt": f"{i} {STORY}", "max_tokens": 4096, "ignore_eos": True, "stream": i % 2 == 0})

@@ -47,6 +47,28 @@ def test_a_ht_1_2_3_malformed_bodies(server, body):
     refused(server, "/v1/chat/completions", body)
 
 
+@pytest.mark.parametrize("body,cause", [
+    (b'{"prompt":"secret \\ud83d"}', "surrogate"), (b'{"prompt":"secret \x01"}', "control character"), (b'{"prompt":NaN}', "NaN"),
+    (b'{"prompt":"secret', "closing quote"), (b'{"prompt":"a"} secret', "follows")])
+def test_a_ht_1_the_cause_is_named(server, body, cause):
+    message = refused(server, "/v1/completions", body)["message"]
+    assert cause in message and "secret" not in message
+
+
+def test_refusals_are_logged_with_their_reason_and_without_user_text(start_server):
+    one = start_server()
+    one.post("/v1/completions", {"prompt": "a", "max_tokens": "top secret"})
+    one.post("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "top secret"}]}]})
+    one.post("/v1/completions", {"prompt": [5] * 100000})
+    one.request("GET", "/top-secret")
+    assert one.stop() == 0
+    lines = [line for line in one.log().splitlines() if "error=" in line]
+    assert any("param=max_tokens" in line and "must be an integer" in line for line in lines)
+    assert any("error=context_length_exceeded" in line and "100000" in line for line in lines)
+    assert any("param=messages" in line for line in lines) and any("error=not_found" in line for line in lines)
+    assert "finish=none" not in one.log() and "secret" not in one.log()
+
+
 def test_a_ht_3_a_surrogate_pair_works(server):
     assert server.request("POST", "/v1/completions", b'{"prompt":"\\ud83d\\ude00","max_tokens":1}')[0] == 200
 
@@ -59,6 +81,15 @@ def test_a_ht_4_no_content_type(server):
     data = json.dumps(GOOD).encode()
     with server.raw(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)) as c:
         assert c.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize("head,status", [
+    (b"\r\nGET /health HTTP/1.1\r\nHost: x\r\n", 200), (b"GET /health HTTP/1.1\r\n", 400), (b"GET /he%61lth HTTP/1.1\r\nHost: x\r\n", 200),
+    (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n", 501)])
+def test_heads(server, head, status):
+    with server.raw(head + b"Connection: close\r\n\r\n") as c:
+        answer = c.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and b"\r\nDate: " in answer
 
 
 def test_unknown_paths_and_methods(server):

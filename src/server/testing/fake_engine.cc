@@ -90,14 +90,7 @@ void FakeEngine::loop() {
   std::unique_lock lock(mutex_);
   while (!closing_) {
     accept_new(lock);
-    for (const RequestId id : std::exchange(to_abort_, {})) {
-      for (auto* list : {&queued_, &running_}) {
-        const auto it = std::find_if(list->begin(), list->end(), [&](const auto& r) { return r->id == id; });
-        if (it == list->end()) continue;
-        aborts_++;
-        list->erase(it);
-      }
-    }
+    abort_asked(lock);
     while (!queued_.empty() && running_.size() < options_.max_running) {
       running_.push_back(std::move(queued_.front()));
       queued_.pop_front();
@@ -121,6 +114,31 @@ void FakeEngine::loop() {
     running_ = std::move(left);
     stepping_ = 0;
   }
+}
+
+// As the real engine, every open choice ends with kAbort, and then the request.
+void FakeEngine::abort_asked(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::unique_ptr<Running>> aborted;
+  for (const RequestId id : std::exchange(to_abort_, {})) {
+    for (auto* list : {&queued_, &running_}) {
+      const auto it = std::find_if(list->begin(), list->end(), [&](const auto& r) { return r->id == id; });
+      if (it == list->end()) continue;
+      aborts_++;
+      aborted.push_back(std::move(*it));
+      list->erase(it);
+    }
+  }
+  lock.unlock();
+  for (const auto& r : aborted) {
+    for (int32_t c = 0; c < r->request.n; c++) {
+      if (r->answers[c].ended) continue;
+      r->sink->on_event(
+          ChoiceDelta{.index = c, .text = {}, .tokens = {}, .finish = Finish{FinishReason::kAbort, {}, {}}});
+    }
+    r->sink->on_event(Done{});
+  }
+  aborted.clear();
+  lock.lock();
 }
 
 void FakeEngine::accept_new(std::unique_lock<std::mutex>& lock) {
@@ -170,7 +188,8 @@ bool FakeEngine::step(Running& r) {
     ChoiceDelta delta{.index = c, .text = {}, .tokens = {}, .finish = {}};
     Status fault = options_.fault ? options_.fault(r.request, c, answer.tokens) : Status();
     if (!fault.is_ok()) {
-      delta.finish = Finish{FinishReason::kError, {}, fault};
+      const bool abort = fault.code() == StatusCode::kCancelled;
+      delta.finish = Finish{abort ? FinishReason::kAbort : FinishReason::kError, {}, fault};
     } else if (answer.tokens < limit) {
       const int32_t id = answer_id(r.prompt, c, answer.tokens++);
       delta.tokens.push_back(token(id, r.request, answer.tokens));

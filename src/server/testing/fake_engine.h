@@ -28,7 +28,7 @@ struct FakeOptions {
   int32_t word_repeat = 1;  // how often each word's text is repeated: large tokens for tests of slow readers
   // Refuses a request before it is accepted.
   std::function<Status(const GenerateRequest&)> refuse = {};
-  // Fails a choice at a token.
+  // Fails a choice at a token; kCancelled: aborts it.
   std::function<Status(const GenerateRequest&, int32_t choice, int32_t token)> fault = {};
 };
 
@@ -61,6 +61,7 @@ class FakeEngine final : public EngineApi {
  private:
   struct Running;
   void loop();
+  void abort_asked(std::unique_lock<std::mutex>& lock);
   void accept_new(std::unique_lock<std::mutex>& lock);
   bool step(Running& running);  // true: the request is over
   TokenText token(int32_t id, const GenerateRequest& request, int32_t index) const;

@@ -169,6 +169,10 @@ void HttpClient::close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+void HttpClient::end_sending() {
+  ::shutdown(fd_, SHUT_WR);
+}
+
 void HttpClient::reset() {
   const linger hard{1, 0};
   setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);

@@ -39,6 +39,7 @@ class HttpClient {
   // True when the server has closed the connection (waits for it up to `seconds`).
   bool closed_within(double seconds);
   void close();
+  void end_sending();
   void reset();  // closes with RST
   void shrink_receive_buffer(int bytes);
 
