@@ -47,8 +47,8 @@ mirror=$(sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]+).*/\2/p
 
 make_root() {
   command -v debootstrap >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends debootstrap; } >&2
-  debootstrap --variant=minbase bookworm "$target" "$mirror" >"$target.log" 2>&1 || { tail -n 20 "$target.log" >&2; exit 1; }
-  rm -f "$target.log"
+  local messages
+  messages=$(debootstrap --variant=minbase bookworm "$target" "$mirror" 2>&1) || { tail -n 20 <<<"$messages" >&2; exit 1; }
   case $source_file in
     *.sources)
       : >"$target/etc/apt/sources.list"
