@@ -28,7 +28,7 @@ namespace gapless {
 
 // What the body of an op may use besides its parameters.
 struct OpContext {
-  int worker = 0;  // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
+  int worker = 0;   // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
   int workers = 1;  // of this stream: a hint where to prefetch, results must not depend on it
   std::span<std::byte>
       scratch;  // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry

@@ -1,5 +1,6 @@
 // The raw bytes of every token, loaded once with the vocabulary. Immutable; any thread.
-// The text of an answer is the concatenation of its tokens' bytes, control tokens left out unless the request wants them.
+// The text of an answer is the concatenation of its tokens' bytes, control tokens left out unless the request
+// wants them.
 #pragma once
 
 #include <cstdint>
