@@ -19,7 +19,13 @@ build_targets() {
   local preset=$1
   shift
   configure "$preset"
-  say "building $preset: $*"
-  NINJA_STATUS="[$preset %f/%t %es] " ninja -C "build/$preset" -j "$(jobs_for_machine)" "$@" >&2 ||
-    die 1 "the build of $preset failed"
+  (
+    # Two builds in one folder would delete each other's files.
+    if ! flock -n 9; then
+      say "another ./dev is building $preset: waiting for it"
+      flock 9
+    fi
+    say "building $preset: $*"
+    NINJA_STATUS="[$preset %f/%t %es] " ninja -C "build/$preset" -j "$(jobs_for_machine)" "$@" >&2 9>&-
+  ) 9>"build/$preset/.lock" || die 1 "the build of $preset failed"
 }

@@ -162,7 +162,12 @@ int run_chat(const ChatArgs& args) {
   Signals signals;
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return fail(exit_code_of(engine.status()), engine.status());
-  if (!(*engine)->model().has_chat_template) return fail(kExitRuntime, no_chat_template());
+  if (!(*engine)->model().has_chat_template)
+    return fail(
+        kExitRuntime,
+        Status::invalid(
+            "this model file has no chat template: give one with --chat-template NAME or FILE (built in: {})",
+            fmt::join(builtin_chat_templates(), ", ")));
   return Chat(args, **engine, signals).run();
 }
 

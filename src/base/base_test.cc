@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/one_shot.h"
 #include "base/queue.h"
@@ -66,6 +67,10 @@ TEST(Metrics, PrometheusText) {
       "# HELP a_total As.\n# TYPE a_total counter\na_total{k=\"x\"} 2\na_total{k=\"y\"} 3\n"
       "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
       "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
+}
+
+TEST(Log, MessagesAreEscapedForJson) {
+  EXPECT_EQ(json_escaped("a \"b\" c:\\d\n\x01é"), "a \\\"b\\\" c:\\\\d\\u000a\\u0001é");
 }
 
 TEST(ThreadRole, BelongsToTheFirstThreadThatAsks) {

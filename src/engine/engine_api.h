@@ -107,7 +107,9 @@ struct ModelFacts {
   std::string id;  // the name clients see: --served-model-name or the file's name
   std::string path, architecture, name, quantisation;
   int64_t n_params = 0, file_bytes = 0, created = 0;  // created: seconds since 1970, when the server started
-  int32_t vocab_size = 0, context_length = 0;
+  int32_t vocab_size = 0;
+  int32_t context_length = 0;          // what a request may use here
+  int32_t trained_context_length = 0;  // what the model was made for
   bool has_chat_template = false;
 };
 

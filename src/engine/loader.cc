@@ -76,6 +76,7 @@ ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const Mo
                          .count(),
           .vocab_size = config.vocab_size,
           .context_length = parts.sizing.scheduler.context_length,
+          .trained_context_length = config.context_length,
           .has_chat_template = parts.chat_template != nullptr};
 }
 

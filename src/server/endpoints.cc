@@ -66,7 +66,7 @@ void write_model(JsonWriter& w, const ModelFacts& model) {
   w.key("n_params").integer(model.n_params);
   w.key("size").integer(model.file_bytes);
   w.key("n_vocab").integer(model.vocab_size);
-  w.key("n_ctx_train").integer(model.context_length);
+  w.key("n_ctx_train").integer(model.trained_context_length);
   w.end_object().end_object();
 }
 

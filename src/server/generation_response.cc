@@ -335,7 +335,7 @@ std::string GenerationResponse::log_fields() const {
     const std::chrono::duration<double> ttft = *times.first_token - request_.received;
     const std::chrono::duration<double> decode = *times.last_token - *times.first_token;
     out += fmt::format(" ttft={:.0f}ms", 1e3 * ttft.count());
-    if (decode.count() > 0)
+    if (decode.count() > 5e-3)  // tokens that came in one piece have no rate
       out += fmt::format(" {:.1f}tok/s", (usage.completion_tokens - 1) / decode.count());
   }
   if (refused_) return out;  // the reason says why
