@@ -22,7 +22,6 @@ struct OpenRequest {
   std::shared_ptr<ResponseSink> sink;
   int32_t n = 1;
   bool skip_special_tokens = true;
-  bool want_logprobs = false;
   Accepted accepted;
 };
 

@@ -89,21 +89,23 @@ void Engine::admit(RequestId id, const GenerateRequest& request, std::shared_ptr
   Result<Intake::Admitted> admitted = intake_.admit(id, request, random_seed());
   Status status = admitted.status();
   if (status.is_ok()) {
+    // In one piece: an abort that came in between would reach the scheduler before the request it is meant
+    // for.
     std::lock_guard lock(stages_mutex_);
     Stage& stage = stages_.at(id);
-    if (stage == Stage::kTextAborted) status = Status(StatusCode::kCancelled, "the request was aborted");
-    if (status.is_ok()) stage = Stage::kScheduled;
+    if (stage == Stage::kText) {
+      stage = Stage::kScheduled;
+      detokenizer_->open({.id = id,
+                          .sink = std::move(sink),
+                          .n = request.n,
+                          .skip_special_tokens = request.skip_special_tokens,
+                          .accepted = std::move(admitted->accepted)});
+      inbox_.try_push(std::move(admitted->request));
+      return;
+    }
+    status = Status(StatusCode::kCancelled, "the request was aborted");
   }
-  if (!status.is_ok()) {
-    detokenizer_->refuse(id, std::move(sink), std::move(status));
-    return;
-  }
-  detokenizer_->open({.id = id,
-                      .sink = std::move(sink),
-                      .n = request.n,
-                      .skip_special_tokens = request.skip_special_tokens,
-                      .accepted = std::move(admitted->accepted)});
-  inbox_.try_push(std::move(admitted->request));
+  detokenizer_->refuse(id, std::move(sink), std::move(status));
 }
 
 void Engine::abort(RequestId id) {

@@ -224,6 +224,24 @@ TEST_F(EngineTest, A_AB_2_HundredsOfAbortedRequestsLeaveNothing) {
   expect_drained();
 }
 
+// An abort that overtook its request on the way to the scheduler was lost, and the request ran to its end.
+TEST_F(EngineTest, A_AB_1_AnAbortRightBehindItsRequestIsNotLost) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << std::endl;
+  std::mt19937_64 random(seed);
+  start();
+  for (int i = 0; i < 2000; i++) {
+    auto sink = std::make_shared<CollectingSink>(1);
+    const RequestId id = engine_->submit(ids_request({10, 20, 30}, 1000), sink);
+    const auto moment = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 100);
+    while (std::chrono::steady_clock::now() < moment) continue;
+    engine_->abort(id);
+    const Outcome o = sink->wait();
+    ASSERT_TRUE(o.status.code() == StatusCode::kCancelled || o.answers[0].finish == "abort") << i;
+  }
+  expect_drained();
+}
+
 TEST_F(EngineTest, TwoEnginesInOneProcess) {
   start();
   std::unique_ptr<Engine> other = Engine::create(options_).value();
