@@ -30,7 +30,7 @@ std::string unknown_argument_message(const CLI::App& app, const std::string& arg
 
 // CLI11's own words, except where they name its parts instead of ours.
 std::string parse_error_message(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return text.substr(0, text.find(':')) + " needs a value";
   if (!dynamic_cast<const CLI::RequiredError*>(&error)) return text;
