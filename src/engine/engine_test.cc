@@ -186,6 +186,27 @@ TEST_F(EngineTest, A_KV_3_AFullPoolRetractsAndEverybodyFinishes) {
   }
 }
 
+// Prompts and decoded tokens in one step: elsewhere rows were shifted, and answers got worse without an
+// error.
+TEST_F(EngineTest, A_MC_1_MixedStepsShiftNothing) {
+  std::vector<GenerateRequest> requests;
+  for (int32_t i = 0; i < 12; i++) {
+    std::vector<int32_t> prompt;
+    for (int32_t t = 0; t < 1 + i * 37; t++) prompt.push_back(10 + (t * 7 + i) % 400);
+    requests.push_back(ids_request(std::move(prompt), 30));
+    requests.back().sampling.top_logprobs = 1;
+    if (i % 3 == 0) requests.back().sampling.logit_bias = {{20 + i, 3.0f}};
+  }
+  std::vector<std::vector<Outcome>> runs;
+  for (const bool mixed : {true, false}) {
+    options_.scheduler.mixed_chunk = mixed;
+    options_.scheduler.chunked_prefill_size = 24;
+    start();
+    runs.push_back(testing::run_together(*engine_, requests));
+  }
+  for (size_t i = 0; i < requests.size(); i++) EXPECT_EQ(runs[0][i].answers, runs[1][i].answers) << i;
+}
+
 TEST_F(EngineTest, A_SD_2_WithoutASeedAnswersDiffer) {
   start();
   GenerateRequest r = ids_request({10, 11, 12}, 20);

@@ -145,3 +145,35 @@ def test_errors_are_typed(client, model):
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("no-such-model")
     assert client.models.retrieve(model).id == model
+
+
+def test_a_st_5_held_back_text_is_cut_between_characters(server):
+    body = {"prompt": "你好，世界！今天天气很好。😊😊😊😊", "max_tokens": 60, "temperature": 0, "ignore_eos": True, "stop": ["ZZZ", "😊Z", "。。。Z"]}
+    status, whole = server.post("/v1/completions", body)
+    assert status == 200
+    events = server.stream("/v1/completions", body)
+    pieces = [event["choices"][0]["text"] for event in events if event != "[DONE]" and event["choices"]]
+    assert "".join(pieces) == whole["choices"][0]["text"]
+    inner = "".join(pieces[:-1])  # the last piece may end in half a character, as max_tokens cuts it
+    assert "\ufffd" not in inner
+    assert server.get("/health")[0] == 200
+
+
+def chat(server, text, **fields):
+    status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "temperature": 0, **fields})
+    assert status == 200, answer
+    return answer["choices"][0]
+
+
+def test_a_st_6_own_stop_strings_do_not_replace_the_models_end(server):
+    choice = chat(server, "Say hi.", max_tokens=400, stop=["\nObservation"])
+    assert choice["finish_reason"] == "stop"
+    assert "<|im_end|>" not in choice["message"]["content"]
+
+
+def test_a_st_7_every_one_of_many_stop_strings_ends_the_answer(server):
+    whole = chat(server, "Count from one to ten in words.", max_tokens=60)["message"]["content"]
+    stop = whole[len(whole) // 2 : len(whole) // 2 + 4]
+    choice = chat(server, "Count from one to ten in words.", max_tokens=60, stop=["QQ1", "QQ2", "QQ3", "QQ4", "QQ5", stop])
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["content"] == whole[: whole.index(stop)]
