@@ -6,6 +6,7 @@
 // Workloads are random; the seed is printed. GAPLESS_EQUALITY_SEED and GAPLESS_EQUALITY_WORKLOADS choose
 // others.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -180,7 +181,7 @@ class Equality : public ::testing::TestWithParam<const char*> {
       path_ = path;
       return;
     }
-    path_ = ::testing::TempDir() + "equality-" + model + ".gguf";
+    path_ = ::testing::TempDir() + fmt::format("equality-{}-{}.gguf", model, getpid());
     written_ = true;
     ASSERT_TRUE(testing::write_file(path_, model == "llama" ? testing::tiny_llama() : testing::tiny_gemma3())
                     .is_ok());
