@@ -36,10 +36,11 @@ def test_a_ab_1_a_client_that_goes_frees_its_slot(server, stream, phase):
         time.sleep(0.002)
     if phase == "decode":
         time.sleep(0.3)
+    before = server.metrics()["gapless_generation_tokens_total"]
     connection.close()
-    began = time.monotonic()
     server.wait_idle()
-    assert time.monotonic() - began < 2
+    # Within a step or a chunk; the rest of the 4,096 tokens is never computed.
+    assert server.metrics()["gapless_generation_tokens_total"] - before < 400
     assert_whole(server)
 
 
