@@ -96,7 +96,10 @@ void FakeEngine::loop() {
       queued_.pop_front();
     }
     if (paused_ || running_.empty()) {
-      if (fresh_.empty() && to_abort_.empty()) changed_.wait(lock);
+      // Both calls above let go of the lock, so anything may have changed since it was looked at.
+      changed_.wait(lock, [this] {
+        return closing_ || !fresh_.empty() || !to_abort_.empty() || (!paused_ && !running_.empty());
+      });
       continue;
     }
     if (options_.step.count() > 0) changed_.wait_for(lock, options_.step, [this] { return closing_; });
