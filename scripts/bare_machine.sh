@@ -105,7 +105,7 @@ log=$target/serve.log
 server=$!
 while ! is_ready; do
   kill -0 "$server" 2>/dev/null || { tail -n 40 "$log" >&2; echo "bare_machine: ./dev serve ended" >&2; exit 1; }
-  [ $((SECONDS - step_begin)) -lt 1800 ] || { tail -n 40 "$log" >&2; echo "bare_machine: not ready after 30 minutes" >&2; exit 1; }
+  [ $((SECONDS - step_begin)) -lt 3600 ] || { tail -n 40 "$log" >&2; echo "bare_machine: not ready after an hour" >&2; exit 1; }
   sleep 1
 done
 lap "./dev serve, from nothing to ready"
