@@ -4,6 +4,8 @@
 
 #include "model/gguf.h"
 
+#include "model/gguf_parser.h"
+
 namespace gapless {
 namespace {
 
@@ -54,24 +56,6 @@ bool read_integer(GgufType type, const std::byte* p, Integer& out) {
       return true;
     default:
       return false;
-  }
-}
-
-size_t scalar_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::kU8:
-    case GgufType::kI8:
-    case GgufType::kBool:
-      return 1;
-    case GgufType::kU16:
-    case GgufType::kI16:
-      return 2;
-    case GgufType::kU32:
-    case GgufType::kI32:
-    case GgufType::kF32:
-      return 4;
-    default:
-      return 8;
   }
 }
 
@@ -213,7 +197,8 @@ Result<std::vector<float>> GgufMetadata::get_f32s(std::string_view key) const {
 Result<std::vector<int32_t>> GgufMetadata::get_i32s(std::string_view key) const {
   ASSIGN_OR_RETURN(const GgufValue* value, require_array(key));
   Integer integer{};
-  const size_t stride = scalar_bytes(value->element);
+  const size_t stride = gguf_scalar_bytes(value->element)
+                            .value_or(0);  // 0 only where the next line refuses, or nothing is read
   std::vector<int32_t> numbers;
   if (value->count && !read_integer(value->element, value->bytes.data(), integer)) {
     return wrong_type(key, *value, "an array of integers");

@@ -6,10 +6,9 @@
 #include <optional>
 
 namespace gapless {
-namespace {
 
-std::optional<uint32_t> fixed_bytes(uint32_t type) {
-  switch (GgufType(type)) {
+std::optional<uint32_t> gguf_scalar_bytes(GgufType type) {
+  switch (type) {
     case GgufType::kU8:
     case GgufType::kI8:
     case GgufType::kBool:
@@ -29,6 +28,8 @@ std::optional<uint32_t> fixed_bytes(uint32_t type) {
       return std::nullopt;
   }
 }
+
+namespace {
 
 bool begins_with(std::span<const std::byte> bytes, std::string_view prefix) {
   return bytes.size() >= prefix.size() && std::memcmp(bytes.data(), prefix.data(), prefix.size()) == 0;
@@ -202,7 +203,7 @@ Status GgufParser::read_value(std::string_view key, GgufValue& out) {
     RETURN_IF_ERROR(read(length, what));
     return read_bytes(length, out.bytes, what);
   }
-  const auto bytes = fixed_bytes(type);
+  const auto bytes = gguf_scalar_bytes(GgufType(type));
   if (!bytes) return error("{}: unknown value type {}, known are 0 to 12", what, type);
   return read_bytes(*bytes, out.bytes, what);
 }
@@ -220,7 +221,7 @@ Status GgufParser::read_array(std::string_view key, GgufValue& out) {
     out.bytes = bytes_.subspan(begin, at_ - begin);
     return {};
   }
-  const auto bytes = fixed_bytes(element);
+  const auto bytes = gguf_scalar_bytes(GgufType(element));
   if (!bytes) return error("{}: unknown array element type {}, known are 0 to 12", what, element);
   uint64_t total = 0;
   if (__builtin_mul_overflow(out.count, uint64_t(*bytes), &total)) return too_long(out.count, what);

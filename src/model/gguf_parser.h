@@ -1,12 +1,16 @@
 // Reads a GGUF header once, front to back. Used by GgufFile only.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "model/gguf.h"
 
 namespace gapless {
+
+// Bytes of a number or a bool; nullopt for strings, arrays and types that do not exist.
+std::optional<uint32_t> gguf_scalar_bytes(GgufType type);
 
 class GgufParser {
  public:
