@@ -36,11 +36,21 @@ class Queue {
     return item;
   }
 
-  // Everything that is there. With `wait` it blocks until there is something or the queue is closed.
+  // Everything that is there. With `wait` it blocks until there is something, the queue is closed or poked.
   std::deque<T> drain(bool wait) {
     std::unique_lock lock(mutex_);
-    if (wait) ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    if (wait) ready_.wait(lock, [&] { return closed_ || poked_ || !items_.empty(); });
+    poked_ = false;
     return std::exchange(items_, {});
+  }
+  // Makes the consumer's waiting drain() return, now or when it comes: something else that it waits for has
+  // happened. Any thread.
+  void poke() {
+    {
+      std::lock_guard lock(mutex_);
+      poked_ = true;
+    }
+    ready_.notify_one();
   }
 
   size_t size() const {
@@ -65,7 +75,7 @@ class Queue {
   std::condition_variable ready_;
   std::deque<T> items_;
   const size_t capacity_;
-  bool closed_ = false;
+  bool closed_ = false, poked_ = false;
 };
 
 }  // namespace gapless

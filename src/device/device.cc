@@ -1,6 +1,12 @@
 #include "device/device.h"
 
+#include <chrono>
+
 namespace gapless {
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void OpList::clear() {
   ops_.clear();
@@ -29,12 +35,13 @@ Status HostEvent::wait() {
   return status_;
 }
 
-void HostEvent::set(Status status) {
+void HostEvent::set(Status status, StepTimes times) {
   std::function<void()> callback;
   {
     std::lock_guard lock(mutex_);
     CHECK(!ready(), "an event is set once");
     status_ = std::move(status);
+    times_ = times;
     callback = std::exchange(callback_, nullptr);
     ready_.store(true, std::memory_order_release);
     // Under the lock: a waiter that is woken may destroy the event as soon as it has the lock.

@@ -26,6 +26,21 @@
 
 namespace gapless {
 
+// Seconds on the steady clock: the time base of StepTimes and of traces.
+double steady_seconds();
+
+// What a piece of work would cost on the machine that a device stands for: memory traffic and arithmetic.
+struct OpWork {
+  double bytes = 0;
+  double flops = 0;
+};
+
+// When a step was handed over, began and ended on its device: seconds on the steady clock. A simulated device
+// gives the times of the machine it stands for.
+struct StepTimes {
+  double submitted = 0, started = 0, ended = 0;
+};
+
 // What the body of an op may use besides its parameters.
 struct OpContext {
   int worker = 0;   // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
@@ -36,6 +51,14 @@ struct OpContext {
   // A device error: the step's event completes with this status (the first one wins); later ops of the step
   // are skipped, the other chunks of this op may still run, and later steps run normally.
   void fail(Status status) { fail_fn(*this, std::move(status)); }
+  void (*end_step_fn)(OpContext&) = nullptr;  // set by the device; bodies call end_step()
+  // Later ops of the step are skipped and its event completes without an error: a step that was recalled, or
+  // whose every row was dropped. From an op of one chunk.
+  void end_step() { end_step_fn(*this); }
+  void (*work_fn)(OpContext&, const OpWork&) = nullptr;  // set by a device that simulates another's clock
+  void work(const OpWork& work) {
+    if (work_fn) work_fn(*this, work);
+  }
 };
 
 inline constexpr size_t kOpScratchBytes = 1 << 20;
@@ -96,6 +119,8 @@ class Event {
   // already. It wakes a thread that waits for several things, so it must be short, must not wait for the
   // device and must not throw. At most one per event.
   virtual void on_set(std::function<void()> callback) = 0;
+  // Of the step, once ready.
+  virtual StepTimes times() const = 0;
 };
 
 // An Event that host code sets, once; also what the CPU device uses throughout.
@@ -104,13 +129,15 @@ class HostEvent : public Event {
   bool ready() const override { return ready_.load(std::memory_order_acquire); }
   Status wait() override;
   void on_set(std::function<void()> callback) override;
-  void set(Status status = {});
+  StepTimes times() const override { return times_; }
+  void set(Status status = {}, StepTimes times = {});
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> ready_{false};
   Status status_;
+  StepTimes times_;  // not changed once ready_
   std::function<void()> callback_;
 };
 
@@ -173,6 +200,10 @@ class Device {
   virtual std::unique_ptr<Stream> create_stream() = 0;
   // Appends a copy from device to host memory (kHostResult) or the other way to a step.
   virtual void push_copy(OpList& ops, void* to, const void* from, size_t bytes) = 0;
+  // For finding bugs: whether the device spoils memory that nobody may read any more, see poison().
+  virtual bool poisons() const { return false; }
+  // Host threads: what is there is no longer anybody's. A device that poisons() fills it with nonsense.
+  virtual void poison(void*, size_t) {}
 };
 
 }  // namespace gapless

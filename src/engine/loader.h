@@ -14,7 +14,7 @@
 #include "kernels/isa.h"
 #include "model/gguf.h"
 #include "model/model.h"
-#include "worker/model_runner.h"
+#include "worker/overlap_worker.h"
 
 namespace gapless {
 
@@ -29,7 +29,9 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: none
-  std::unique_ptr<ModelWorkerClient> worker;    // last: it uses the parts above
+  std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<ModelWorker> worker;            // the normal loop's
+  std::unique_ptr<OverlapWorker> overlap_worker;  // last: its thread uses the parts above
 };
 
 // error_code of a Status about an option rather than a file: the command line is wrong.

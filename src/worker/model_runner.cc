@@ -12,18 +12,20 @@ constexpr int32_t kMaxLogitGroup = 64;
 
 class Launch : public LaunchState {
  public:
-  Launch(Step& step, const ModelWorkerBatch& batch) : step_(step), batch_(batch) { batch_id = batch.id; }
+  using LaunchState::LaunchState;
+  // Forward thread, before the step is queued.
+  void bind(const Step& step) { step_ = &step; }
 
   BatchResult collect(Status status) override {
-    BatchResult result{.batch_id = batch_.id, .status = std::move(status), .rows = {}, .device_seconds = 0};
-    result.rows.resize(batch_.rows.size());
+    const ModelWorkerBatch& batch = **step_->batch;
+    BatchResult result{.batch_id = batch_id, .status = std::move(status), .rows = {}, .times = {}};
+    result.rows.resize(batch.rows.size());
     if (!result.status.is_ok()) {
       for (RowResult& r : result.rows) r.status = RowStatus::kFailed;
       return result;
     }
-    result.device_seconds = *step_.ended - *step_.started;
-    for (size_t i = 0; i < batch_.rows.size(); i++)
-      result.rows[i] = collect_row(batch_.rows[i], step_.places[i]);
+    for (size_t i = 0; i < batch.rows.size(); i++)
+      result.rows[i] = collect_row(batch.rows[i], step_->host_places[i]);
     return result;
   }
 
@@ -32,7 +34,7 @@ class Launch : public LaunchState {
     RowResult r;
     r.status = place.status;
     if (place.status != RowStatus::kOk) return r;
-    const SampleResult* at = step_.results + place.first_logit_row;
+    const SampleResult* at = step_->host_results + place.first_logit_row;
     for (int32_t t = 0; t < row.n_targets; t++, at++) {
       r.prompt_logprobs.push_back(at->logprob);
       r.prompt_top.emplace_back(at->top, at->top + at->n_top);
@@ -44,9 +46,7 @@ class Launch : public LaunchState {
     return r;
   }
 
-  Step& step_;
-  const ModelWorkerBatch&
-      batch_;  // alive in step_ until the ring place is reused, which waits for this ticket
+  const Step* step_ = nullptr;  // its place in the ring is reused only after the result was taken
 };
 
 }  // namespace
@@ -133,30 +133,45 @@ void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
           "page {} at ({}, {})", w.page, w.slot, w.index);
 }
 
-std::shared_ptr<LaunchState> ModelRunner::launch(Frozen<ModelWorkerBatch> batch) {
-  const size_t at = launches_++ % ring_.size();
-  CHECK(ring_tickets_[at].expired(), "launch {} while the result of two launches ago was not taken",
-        batch->id);
+std::shared_ptr<LaunchState> ModelRunner::new_launch(const ModelWorkerBatch& batch) {
+  return std::make_shared<Launch>(batch.id);
+}
+
+// A recalled launch leaves its place: its queued ops read nothing of it.
+size_t ModelRunner::next_place() {
+  const LaunchState* last = ring_launches_[last_place_].get();
+  if (!last || !last->recalled()) last_place_ = (last_place_ + 1) % ring_.size();
+  return last_place_;
+}
+
+void ModelRunner::launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorkerBatch> batch) {
+  const size_t at = next_place();
+  if (const LaunchState* former = ring_launches_[at].get())
+    CHECK(former->recalled() || former->collected, "launch {} while the result of {} was not taken",
+          batch->id, former->batch_id);
   check_batch(*batch);
   Step& step = *ring_[at];
   step.inits.clear();
   for (const SlotInit& init : batch->slot_inits) step.inits.push_back(sampler_->prepare(init));
   step.batch.emplace(std::move(batch));
 
-  auto state = std::make_shared<Launch>(step, **step.batch);
+  static_cast<Launch&>(*launch).bind(step);
+  ring_launches_[at] = launch;
   std::unique_ptr<OpList> ops = stream_->new_ops();
-  plan(*ops, step, state->launch_done);
-  state->copy_done = stream_->submit(std::move(ops));
-  ring_tickets_[at] = state;
-  return state;
+  plan(*ops, step, *launch);
+  const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
+  // The callback also keeps the launch alive until its step is over, recalled or not.
+  done->on_set([launch = std::move(launch), event = done.get()] {
+    launch->copy_done.set(event->wait(), event->times());
+  });
 }
 
-void ModelRunner::plan(OpList& ops, Step& step, HostEvent& launch_done) {
+void ModelRunner::plan(OpList& ops, Step& step, LaunchState& launch) {
   const ModelWorkerBatch& batch = **step.batch;
   int32_t logit_bound = 0;
   for (const BatchRow& r : batch.rows) logit_bound += r.n_targets + r.emits;
 
-  push_take(ops, {.step = &step, .launch_done = &launch_done, .slots = slots_, .sampler = sampler_.get()});
+  push_take(ops, {.launch = &launch, .step = &step, .slots = slots_, .sampler = sampler_.get()});
   const ForwardInputs in = step.inputs(int32_t(batch.input_ids.size()));
   model_.forward(ops, table_, in, kv_view());
   for (int32_t begin = 0; begin < logit_bound; begin += logit_group_) {
@@ -170,7 +185,15 @@ void ModelRunner::plan(OpList& ops, Step& step, HostEvent& launch_done) {
                          .future_map = slots_.future_map,
                          .results = step.results});
   }
-  push_step_end(ops, step);
+  device_.push_copy(ops, step.host_places, step.places, batch.rows.size() * sizeof(Step::RowPlace));
+  if (logit_bound > 0)
+    device_.push_copy(ops, step.host_results, step.results, size_t(logit_bound) * sizeof(SampleResult));
+}
+
+PendingForward ModelWorker::forward_batch_generation(Frozen<ModelWorkerBatch> batch) {
+  std::shared_ptr<LaunchState> launch = ModelRunner::new_launch(*batch);
+  runner_.launch(launch, std::move(batch));
+  return PendingForward(std::move(launch));
 }
 
 }  // namespace gapless

@@ -20,8 +20,9 @@ struct ModelRunnerOptions {
   std::vector<int32_t> eos_ids;  // ascending
 };
 
-// Owner: the forward side (the scheduler thread in the normal loop). Device memory it allocates: KV pool,
-// page table, future map, two steps, logits of one group of rows.
+// Owner: the forward side: the forward thread in the overlap loop, the scheduler thread in the normal loop;
+// it changes hands while nothing is launched. Device memory it allocates: KV pool, page table, future map,
+// two steps, logits of one group of rows.
 class ModelRunner {
  public:
   // `device`, `model` and `table` must outlive the runner.
@@ -29,8 +30,11 @@ class ModelRunner {
                                                      ModelRunnerOptions options);
   ~ModelRunner();
 
-  // Queues the batch and returns at once. At most two launches may be without a taken result.
-  std::shared_ptr<LaunchState> launch(Frozen<ModelWorkerBatch> batch);
+  // The state of a launch to come. Any thread.
+  static std::shared_ptr<LaunchState> new_launch(const ModelWorkerBatch& batch);
+  // Queues the batch on the stream and returns at once. At most kMaxOutstanding launches may be without a
+  // taken result; one that was recalled gives its place to the next.
+  void launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorkerBatch> batch);
 
   // Bytes of KV memory that have been allocated (committed only when touched).
   size_t kv_bytes() const { return kv_memory_.bytes(); }
@@ -39,7 +43,8 @@ class ModelRunner {
   ModelRunner(Device& device, Model& model, const OpTable& table, ModelRunnerOptions options);
   Status allocate();
   void check_batch(const ModelWorkerBatch& batch) const;
-  void plan(OpList& ops, Step& step, HostEvent& launch_done);
+  void plan(OpList& ops, Step& step, LaunchState& launch);
+  size_t next_place();
   KvView kv_view() const;
 
   Device& device_;
@@ -54,22 +59,21 @@ class ModelRunner {
   int32_t logit_group_ = 0;  // rows of logits held at once
   int64_t ld_logits_ = 0;
 
-  // The ring that keeps the last two batches alive: a place is reused only after its result was taken.
-  std::array<std::unique_ptr<Step>, 2> ring_;
-  std::array<std::weak_ptr<LaunchState>, 2> ring_tickets_;
-  uint64_t launches_ = 0;
+  // The ring that keeps the last batches alive: a place is reused only after its result was taken.
+  std::array<std::unique_ptr<Step>, kMaxOutstanding> ring_;
+  std::array<std::shared_ptr<LaunchState>, kMaxOutstanding> ring_launches_;
+  size_t last_place_ = 0;
 };
 
 // The normal loop's worker: launches on the caller's thread.
 class ModelWorker : public ModelWorkerClient {
  public:
-  explicit ModelWorker(std::unique_ptr<ModelRunner> runner) : runner_(std::move(runner)) {}
-  PendingForward forward_batch_generation(Frozen<ModelWorkerBatch> batch) override {
-    return PendingForward(runner_->launch(std::move(batch)));
-  }
+  // The runner must outlive the worker.
+  explicit ModelWorker(ModelRunner& runner) : runner_(runner) {}
+  PendingForward forward_batch_generation(Frozen<ModelWorkerBatch> batch) override;
 
  private:
-  std::unique_ptr<ModelRunner> runner_;
+  ModelRunner& runner_;
 };
 
 }  // namespace gapless

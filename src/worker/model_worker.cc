@@ -5,7 +5,7 @@
 namespace gapless {
 
 PendingForward::PendingForward(std::shared_ptr<LaunchState> state) : state_(std::move(state)) {
-  CHECK(state_ && state_->copy_done, "a ticket needs its events");
+  CHECK(state_ != nullptr, "a ticket needs a launch");
 }
 
 PendingForward::~PendingForward() {
@@ -19,13 +19,22 @@ Event& PendingForward::launch_done() const {
   return state_->launch_done;
 }
 Event& PendingForward::copy_done() const {
-  return *state_->copy_done;
+  return state_->copy_done;
+}
+
+bool PendingForward::try_recall() {
+  if (!state_->try_recall()) return false;
+  state_.reset();
+  return true;
 }
 
 BatchResult PendingForward::take() && {
   std::shared_ptr<LaunchState> state = std::move(state_);
-  Status status = state->copy_done->wait();
-  return state->collect(std::move(status));
+  Status status = state->copy_done.wait();
+  BatchResult result = state->collect(std::move(status));
+  result.times = state->copy_done.times();
+  state->collected.store(true, std::memory_order_release);
+  return result;
 }
 
 }  // namespace gapless

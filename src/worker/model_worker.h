@@ -24,6 +24,9 @@ class [[nodiscard]] PendingForward {
   uint64_t batch_id() const;
   Event& launch_done() const;  // the device has taken the batch: it can no longer be recalled
   Event& copy_done() const;    // results are in host memory
+  // Takes the batch back when the device has not begun with it: true, and nothing of it will ever be
+  // computed. Consumes the ticket then. False: too late, the ticket stays.
+  bool try_recall();
   // Blocks until copy_done, then hands the result over. Consumes the ticket.
   BatchResult take() &&;
 
@@ -31,7 +34,11 @@ class [[nodiscard]] PendingForward {
   std::shared_ptr<LaunchState> state_;
 };
 
-// Called by the scheduler thread. At most two launches may be outstanding.
+// Launches that may be without a taken result: the batch that is computed and the one prepared behind it. The
+// queue and the ring are this long; nothing else depends on it. A recalled launch does not count.
+inline constexpr size_t kMaxOutstanding = 2;
+
+// Called by the scheduler thread.
 class ModelWorkerClient {
  public:
   virtual ~ModelWorkerClient() = default;

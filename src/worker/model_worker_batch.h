@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/device.h"
 #include "sampling/slot_init.h"
 
 namespace gapless {
@@ -89,7 +90,7 @@ struct BatchResult {
   uint64_t batch_id = 0;
   Status status;  // a device error: every row is kFailed
   std::vector<RowResult> rows;
-  double device_seconds = 0;  // from the first op taken to the last one done
+  StepTimes times;  // on the device
 };
 
 }  // namespace gapless

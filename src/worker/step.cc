@@ -1,13 +1,7 @@
 #include "worker/step.h"
 
-#include <chrono>
-
 namespace gapless {
 namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Hands out 64-byte aligned pieces of one allocation. With a null base it only counts.
 class Carver {
@@ -35,6 +29,8 @@ size_t carve_device(Step& s, std::byte* base) {
   s.logit_rows = c.take<int32_t>(s.limits.max_rows);
   s.logit_info = c.take<LogitRow>(s.limits.max_rows);
   s.counts = c.take<Step::Counts>(1);
+  s.host_results = c.take<SampleResult>(s.limits.max_rows);
+  s.host_places = c.take<Step::RowPlace>(s.limits.max_seqs);
   return c.used();
 }
 
@@ -42,8 +38,6 @@ size_t carve_host(Step& s, std::byte* base) {
   Carver c(base);
   s.results = c.take<SampleResult>(s.limits.max_rows);
   s.places = c.take<Step::RowPlace>(s.limits.max_seqs);
-  s.started = c.take<double>(1);
-  s.ended = c.take<double>(1);
   return c.used();
 }
 
@@ -116,20 +110,13 @@ class Taker {
   int32_t n_rows_ = 0, n_tiles_ = 0, n_logits_ = 0;
 };
 
-struct StepEndParams {
-  double* ended;
-};
 template <class P>
 int32_t one_chunk(const P&) {
   return 1;
 }
-void run_take(const TakeParams& p, int32_t, OpContext&) {
-  *p.step->started = now_seconds();
-  p.launch_done->set();
+void run_take(const TakeParams& p, int32_t, OpContext& context) {
+  if (!p.launch->try_take()) return context.end_step();
   Taker(p).run();
-}
-void run_step_end(const StepEndParams& p, int32_t, OpContext&) {
-  *p.ended = now_seconds();
 }
 
 }  // namespace
@@ -159,10 +146,6 @@ ForwardInputs Step::inputs(int32_t row_bound) const {
 
 void push_take(OpList& ops, const TakeParams& params) {
   ops.push<one_chunk<TakeParams>, run_take>("take", params);
-}
-
-void push_step_end(OpList& ops, Step& step) {
-  ops.push<one_chunk<StepEndParams>, run_step_end>("step_end", StepEndParams{step.ended});
 }
 
 }  // namespace gapless

@@ -27,8 +27,8 @@ struct StepLimits {
 };
 
 // One place in the ring of launched batches. The forward thread fills `batch` and `inits`; the step's first
-// op (`take`) compacts the rows that still live into the arrays that every later op reads; `results` are host
-// memory, valid after the step's event.
+// op (`take`) compacts the rows that still live into the arrays that every later op reads; host memory is
+// valid after the step's event.
 struct Step {
   static Result<std::unique_ptr<Step>> create(Device& device, StepLimits limits);
 
@@ -46,13 +46,15 @@ struct Step {
     int32_t rows, tiles, logit_rows;
   } * counts;
 
-  // Host memory written by the device.
   SampleResult* results;  // logit row
   struct RowPlace {
     RowStatus status;
     int32_t first_logit_row;
-  } * places;               // batch row
-  double *started, *ended;  // seconds on the monotonic clock
+  } * places;  // batch row
+
+  // Host memory, copied to by the step's last ops.
+  SampleResult* host_results;
+  RowPlace* host_places;
 
   ForwardInputs inputs(int32_t row_bound) const;
 
@@ -66,15 +68,14 @@ inline int32_t max_tiles(StepLimits limits) {
 }
 
 struct TakeParams {
-  Step* step;
-  HostEvent* launch_done;
+  LaunchState* launch;  // alive until the step's event
+  Step* step;           // not read when the launch was recalled
   DeviceSlots slots;
   const Sampler* sampler;
 };
-// Appends `take`: marks the batch taken, applies page writes and slot inits, resolves placeholders, drops
-// rows whose request ended by its last token, and writes the arrays of the step. One chunk.
+// Appends `take`: marks the batch taken (or ends the step, if it was recalled), applies page writes and slot
+// inits, resolves placeholders, drops rows whose request ended by its last token, and writes the arrays of
+// the step. One chunk.
 void push_take(OpList& ops, const TakeParams& params);
-// Appends the last op of a step: the time it ended.
-void push_step_end(OpList& ops, Step& step);
 
 }  // namespace gapless

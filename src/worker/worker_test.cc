@@ -96,7 +96,8 @@ class WorkerTest : public testing::Test {
                                .page_size = kPageSize,
                                .kv_dtype = KvDtype::kF16,
                                .eos_ids = {kEos}};
-    worker_ = std::make_unique<ModelWorker>(ModelRunner::create(*device_, model_, table_, options).value());
+    runner_ = ModelRunner::create(*device_, model_, table_, options).value();
+    worker_ = std::make_unique<ModelWorker>(*runner_);
   }
 
   // A prompt of one request in a slot of its own, pages from first_page on.
@@ -143,6 +144,7 @@ class WorkerTest : public testing::Test {
   HashModel model_;
   OpTable table_{};
   std::unique_ptr<Device> device_;
+  std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<ModelWorker> worker_;
   uint64_t id_ = 0;
 };

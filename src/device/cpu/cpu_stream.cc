@@ -74,6 +74,7 @@ struct CpuStream::Worker {
     context.scratch = {scratch.get(), kOpScratchBytes};
     context.stream = stream;
     context.fail_fn = [](OpContext& c, Status s) { static_cast<Context&>(c).stream->fail(std::move(s)); };
+    context.end_step_fn = [](OpContext& c) { static_cast<Context&>(c).stream->end_step(); };
   }
 
   std::unique_ptr<std::byte, FreeDeleter> scratch;
@@ -104,7 +105,7 @@ std::shared_ptr<Event> CpuStream::submit(std::unique_ptr<OpList> ops) {
   }
   Step* const step = free_steps_.back();
   free_steps_.pop_back();
-  *step = {std::move(ops), event, nullptr};
+  *step = {std::move(ops), event, steady_seconds(), nullptr};
   ++submitted_;
   if (running_) {
     (queue_head_ ? queue_tail_->next : queue_head_) = step;
@@ -180,6 +181,7 @@ bool CpuStream::work_on(Claim& claim, Worker& worker) {
   int32_t mine = 0;
   if (op == kBeforeFirstOp) {
     mine = 1;
+    started_ = steady_seconds();
   } else {
     do {
       run_chunk(claim, worker);
@@ -206,7 +208,7 @@ void CpuStream::run_chunk(const Claim& claim, Worker& worker) {
 // the steps that are queued. False: nothing is left.
 bool CpuStream::lead_on(int32_t op, Claim& claim) {
   for (;; ++op) {
-    while (op >= int32_t(ops_.size()) || failed_.load(std::memory_order_relaxed)) {
+    while (op >= int32_t(ops_.size()) || skip_.load(std::memory_order_relaxed)) {
       if (!finish_step()) return false;
       op = 0;
     }
@@ -241,15 +243,16 @@ void CpuStream::publish(int32_t op, int32_t chunks, int32_t next, int wake) {
 // begins. False: there is no next step.
 bool CpuStream::finish_step() {
   std::shared_ptr<HostEvent> event = std::move(current_->event);
-  Status status;
+  const StepTimes times{current_->submitted, started_, steady_seconds()};
+  std::optional<Status> status;
   {
     std::lock_guard lock(mutex_);
     current_->ops->clear();
     free_lists_.push_back(std::move(current_->ops));
-    status = std::exchange(error_, Status());
-    failed_.store(false, std::memory_order_relaxed);
+    status = std::exchange(error_, std::nullopt);
+    skip_.store(false, std::memory_order_relaxed);
   }
-  event->set(std::move(status));
+  event->set(std::move(status).value_or(Status()), times);
   std::lock_guard lock(mutex_);
   free_steps_.push_back(current_);
   current_ = queue_head_;
@@ -259,13 +262,15 @@ bool CpuStream::finish_step() {
   if (!running_) return false;
   queue_head_ = current_->next;
   ops_ = current_->ops->ops();
+  started_ = steady_seconds();
   return true;
 }
 
 void CpuStream::fail(Status status) {
   CHECK(!status.is_ok(), "an op fails with an error");
   std::lock_guard lock(mutex_);
-  if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::move(status);
+  if (!error_) error_ = std::move(status);
+  skip_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace gapless

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/thread.h"
@@ -43,6 +44,7 @@ class CpuStream : public Stream {
   struct Step {
     std::unique_ptr<OpList> ops;
     std::shared_ptr<HostEvent> event;
+    double submitted = 0;
     Step* next = nullptr;  // in the queue
   };
   struct Claim {
@@ -61,6 +63,7 @@ class CpuStream : public Stream {
   bool finish_step();
   bool claimable() const;
   void fail(Status status);
+  void end_step() { skip_.store(true, std::memory_order_relaxed); }
 
   static constexpr size_t kCacheLine = 64;
   alignas(kCacheLine) std::atomic<uint64_t> claim_{0};
@@ -74,14 +77,15 @@ class CpuStream : public Stream {
   // on it.
   alignas(kCacheLine) Step* current_ = nullptr;
   std::span<const Op> ops_;
-  std::atomic<bool> failed_{false};
+  double started_ = 0;
+  std::atomic<bool> skip_{false};  // the rest of the step: it failed, or an op ended it
 
   std::mutex mutex_;  // all below
   std::condition_variable step_done_;
   uint64_t submitted_ = 0, completed_ = 0;
   Step *queue_head_ = nullptr, *queue_tail_ = nullptr;
   bool running_ = false;                      // current_ is set
-  Status error_;                              // of the current step
+  std::optional<Status> error_;               // of the current step
   std::vector<std::unique_ptr<Step>> steps_;  // all there are
   std::vector<Step*> free_steps_;
   std::vector<std::unique_ptr<OpList>> free_lists_;

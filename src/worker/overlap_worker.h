@@ -1,0 +1,41 @@
+// The overlap loop's worker: plans and queues launches on a thread of its own, so that the scheduler gets its
+// ticket at once and goes on thinking.
+#pragma once
+
+#include "base/queue.h"
+#include "base/thread.h"
+#include "worker/model_runner.h"
+
+namespace gapless {
+
+// forward_batch_generation: scheduler thread; never blocks. The forward thread owns the runner from the first
+// launch on, until all launches are collected.
+class OverlapWorker : public ModelWorkerClient {
+ public:
+  // The runner must outlive the worker. Without start() nothing is launched but by forward_one().
+  explicit OverlapWorker(ModelRunner& runner) : runner_(runner) {}
+  // Launches what is queued, then joins.
+  ~OverlapWorker() override;
+
+  void start();
+
+  PendingForward forward_batch_generation(Frozen<ModelWorkerBatch> batch) override;
+  // The forward thread's work on one launch, for a test that drives it from its own thread. False: the queue
+  // is empty.
+  bool forward_one();
+
+ private:
+  struct Job {
+    std::shared_ptr<LaunchState> launch;
+    Frozen<ModelWorkerBatch> batch;
+  };
+  void forward_thread();
+  void forward(Job job);
+
+  ModelRunner& runner_;
+  // Two outstanding launches, and recalled ones that the thread has not come across yet.
+  Queue<Job> queue_;
+  NamedThread thread_;
+};
+
+}  // namespace gapless
