@@ -1,12 +1,6 @@
 #include "device/device.h"
 
-#include <chrono>
-
 namespace gapless {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void OpList::clear() {
   ops_.clear();

@@ -22,12 +22,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace gapless {
-
-// Seconds on the steady clock: the time base of StepTimes and of traces.
-double steady_seconds();
 
 // What a piece of work would cost on the machine that a device stands for: memory traffic and arithmetic.
 struct OpWork {

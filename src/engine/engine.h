@@ -34,6 +34,7 @@ class Engine : public EngineApi {
   const ModelFacts& model() const override { return parts_.facts; }
   LoadStats load() const override;
   MetricsRegistry& metrics() override { return metrics_; }
+  Tracer& tracer() override { return tracer_; }
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
@@ -61,6 +62,7 @@ class Engine : public EngineApi {
   enum class Stage : uint8_t { kText, kTextAborted, kScheduled };
 
   MetricsRegistry metrics_;
+  Tracer tracer_;
   LoadedModel parts_;
   Intake intake_;
   Queue<SchedulerMessage> inbox_;

@@ -14,6 +14,7 @@
 
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "scheduler/request.h"
 
 namespace gapless {
@@ -131,6 +132,7 @@ class EngineApi {
   virtual const ModelFacts& model() const = 0;
   virtual LoadStats load() const = 0;
   virtual MetricsRegistry& metrics() = 0;
+  virtual Tracer& tracer() = 0;
 
   // CPU work on the calling thread, at most milliseconds for texts up to the body limit; callers run it on
   // text_pool().

@@ -43,6 +43,7 @@ class FakeEngine final : public EngineApi {
   const ModelFacts& model() const override { return model_; }
   LoadStats load() const override;
   MetricsRegistry& metrics() override { return metrics_; }
+  Tracer& tracer() override { return tracer_; }
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
@@ -72,6 +73,7 @@ class FakeEngine final : public EngineApi {
   const FakeOptions options_;
   ModelFacts model_;
   MetricsRegistry metrics_;
+  Tracer tracer_{1024};
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
