@@ -5,6 +5,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/topology.h"
+#include "device/sim/sim_device.h"
 
 namespace gapless {
 namespace {
@@ -18,11 +19,17 @@ Result<std::unique_ptr<Device>> make_cpu(const std::string& profile, const Devic
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads));
 }
 
+// It has one worker, whatever the options say: what runs fast here is the machine that is simulated.
+Result<std::unique_ptr<Device>> make_sim(const std::string& profile, const DeviceOptions&) {
+  ASSIGN_OR_RETURN(SimProfile found, find_sim_profile(profile));
+  return std::unique_ptr<Device>(std::make_unique<SimDevice>(SimDeviceOptions{.profile = std::move(found)}));
+}
+
 struct Row {
   std::string_view name;
   Result<std::unique_ptr<Device>> (*make)(const std::string& profile, const DeviceOptions& options);
 };
-constexpr std::array kDevices{Row{"cpu", make_cpu}};
+constexpr std::array kDevices{Row{"cpu", make_cpu}, Row{"sim", make_sim}};
 
 }  // namespace
 
