@@ -86,7 +86,7 @@ bool KvAllocator::extend(KvLease& lease, int32_t n) {
 }
 
 std::vector<int32_t> KvAllocator::give_to_tree(KvLease&& lease) {
-  for (int32_t page : lease.pages_) move(page, PageState::kPrivate, PageState::kTree);
+  for (int32_t page : lease.pages_) move(page, lease.state_, PageState::kTree);
   return std::exchange(lease.pages_, {});
 }
 

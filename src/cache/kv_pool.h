@@ -58,7 +58,7 @@ class KvAllocator {
 
   // Adds n private pages to the lease. All or nothing: false, and nothing changed, when fewer are free.
   [[nodiscard]] bool extend(KvLease& lease, int32_t n);
-  // The pages of a private lease become the tree's; returns them.
+  // The pages of a lease become the tree's; returns them.
   std::vector<int32_t> give_to_tree(KvLease&& lease);
   void free_tree_pages(std::span<const int32_t> pages);
 

@@ -1,9 +1,15 @@
 #include "engine/detokenizer.h"
 
+#include "base/trace_names.h"
+
 namespace gapless {
 
-Detokenizer::Detokenizer(const TokenBytes& token_bytes, std::function<void(RequestId)> on_gone)
-    : token_bytes_(token_bytes), on_gone_(std::move(on_gone)), thread_("detokenizer", [this] { loop(); }) {}
+Detokenizer::Detokenizer(const TokenBytes& token_bytes, TraceRing& trace,
+                         std::function<void(RequestId)> on_gone)
+    : token_bytes_(token_bytes),
+      trace_(trace),
+      on_gone_(std::move(on_gone)),
+      thread_("detokenizer", [this] { loop(); }) {}
 
 void Detokenizer::close() {
   queue_.close();
@@ -36,10 +42,13 @@ void Detokenizer::handle(Refusal refusal) {
 }
 
 void Detokenizer::handle(std::vector<TokenDelta> deltas) {
+  TraceSpan span(trace_, trace::kDeliver);
+  int64_t tokens = 0;
   for (TokenDelta& delta : deltas) {
     auto it = open_.find(delta.id);
     CHECK(it != open_.end(), "tokens for request {}, which is not open", delta.id);
     OpenState& state = it->second;
+    tokens += int64_t(delta.tokens.size());
     handle_delta(state, std::move(delta));
     if (state.ended < state.request.n) continue;
     if (state.error.is_ok()) {
@@ -51,6 +60,7 @@ void Detokenizer::handle(std::vector<TokenDelta> deltas) {
     open_.erase(it);
     on_gone_(id);
   }
+  span.set_args(int64_t(deltas.size()), tokens);
 }
 
 void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {

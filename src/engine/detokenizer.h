@@ -10,6 +10,7 @@
 
 #include "base/queue.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "engine/engine_api.h"
 #include "engine/incremental_text.h"
 #include "sampling/token_bytes.h"
@@ -27,8 +28,9 @@ struct OpenRequest {
 
 class Detokenizer : public TokenSink {
  public:
-  // on_gone: called on the detokenizer thread when a request's last event has been delivered.
-  Detokenizer(const TokenBytes& token_bytes, std::function<void(RequestId)> on_gone);
+  // trace: written by the detokenizer thread. on_gone: called on that thread when a request's last event has
+  // been delivered.
+  Detokenizer(const TokenBytes& token_bytes, TraceRing& trace, std::function<void(RequestId)> on_gone);
   ~Detokenizer() override { close(); }
 
   // Any thread; never blocks. open() comes before the scheduler can know the request; refuse() is for one
@@ -70,6 +72,7 @@ class Detokenizer : public TokenSink {
   TokenText token_text(const OutputToken& token, bool skip_special) const;
 
   const TokenBytes& token_bytes_;
+  TraceRing& trace_;
   const std::function<void(RequestId)> on_gone_;
   Queue<Message> queue_;
   std::unordered_map<RequestId, OpenState> open_;  // detokenizer thread

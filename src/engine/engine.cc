@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "base/trace_names.h"
 
 namespace gapless {
 namespace {
@@ -37,15 +38,17 @@ Engine::~Engine() {
 
 void Engine::start() {
   detokenizer_ =
-      std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), [this](RequestId id) { forget(id); });
+      std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),
+                                    [this](RequestId id) { forget(id); });
   scheduler_ = std::make_unique<Scheduler>(
       parts_.sizing.scheduler,
-      Scheduler::Deps{.worker = *parts_.worker,
+      Scheduler::Deps{.normal_worker = *parts_.worker,
+                      .overlap_worker = *parts_.overlap_worker,
                       .sink = *detokenizer_,
                       .inbox = inbox_,
                       .token_bytes = {parts_.tokenizer, &parts_.tokenizer->token_bytes()},
                       .metrics = metrics_});
-  scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->event_loop_normal(); });
+  scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->run(EventLoop::kNormal); });
 }
 
 Status Engine::ready() const {

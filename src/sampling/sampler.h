@@ -31,8 +31,11 @@ struct SampleResult {
   TokenLogprob top[kMaxTopLogprobs];  // by descending logit, equal ones by ascending id
 };
 
-// The last token a slot emitted, written by the device; what a placeholder resolves to.
+// What the device knows of a request slot: whose admission it is and the last token it emitted, which is what
+// a placeholder resolves to.
 struct FutureEntry {
+  uint32_t epoch = 0;  // of the admission, from its SlotInit; 0: none
+  int32_t kv_end = 0;  // positions whose KV is written
   int32_t token = -1;
   int32_t output_index = -1;  // index of `token` in the answer: a reader checks that it is the one it expects
 };

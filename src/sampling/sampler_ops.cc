@@ -179,7 +179,9 @@ void run_finish(const P& p, int32_t i, OpContext& context) {
   row.result.token = token;
   if (row.state.wants_logprobs())
     row.result.logprob = logprob(double(row.state.raw_logit(row.logits, token)), row.log_sum_exp);
-  p.p.future_map[row.info.slot] = {token, row.state.output_index()};
+  FutureEntry& entry = p.p.future_map[row.info.slot];
+  entry.token = token;
+  entry.output_index = row.state.output_index();
   row.state.advance(token);
 }
 

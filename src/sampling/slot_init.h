@@ -12,7 +12,9 @@ namespace gapless {
 // gone, and a cached prefix or a retraction cannot leave a wrong count.
 struct SlotInit {
   int32_t slot = 0;
+  uint32_t epoch = 0;  // of the admission: never 0, and no other has the same
   SamplingParams params;
+  int32_t cached_tokens = 0;        // positions whose KV is there already
   std::vector<int32_t> prompt_ids;  // for repetition_penalty
   std::vector<int32_t>
       output_ids;  // tokens already emitted (after a retraction); the next output index is their number

@@ -15,6 +15,7 @@ void Scheduler::process_batch_result(InFlight&& launched) {
     for (RowResult& row : result.rows) row.status = RowStatus::kFailed;
   }
   CHECK_EQ(result.rows.size(), rows.size());
+  count_step(launched.batch, result);
   on_batch_completed(launched.batch, launched.id);
   deltas_.reserve(deltas_.size() + rows.size());
   for (size_t i = 0; i < rows.size(); i++) {
@@ -34,6 +35,15 @@ void Scheduler::process_batch_result(InFlight&& launched) {
   }
   retire_finished();
   send_deltas();
+}
+
+void Scheduler::count_step(const ScheduleBatch& batch, const BatchResult& result) {
+  metrics_.steps(batch.mode()).add();
+  metrics_.prefill_tokens.add(batch.n_prefill_tokens());
+  if (last_step_ended_ > 0) {
+    metrics_.device_gap_seconds.observe(std::max(result.times.started - last_step_ended_, 0.0));
+  }
+  last_step_ended_ = result.times.ended;
 }
 
 void Scheduler::process_batch_result_prefill(const ScheduledRow& row, RowResult& result) {
@@ -58,10 +68,12 @@ void Scheduler::process_batch_result_decode(const ScheduledRow& row, RowResult& 
 // The row belongs to an admission that has ended. A request that ended takes no more; one that was retracted
 // keeps the token: it is exact, only its KV is lost, and so every retraction still makes progress.
 void Scheduler::on_late_result(const ScheduledRow& row, RowResult& result) {
+  if (row.req->state() == ReqState::kFinished) metrics_.late_rows(result.status).add();
   if (row.req->state() == ReqState::kFinished || !row.emits || result.status != RowStatus::kOk) return;
   CHECK(row.req->state() == ReqState::kWaiting && row.output_index == row.req->output_len(),
         "request {}: token {} arrives late after {}", row.req->request().id, row.output_index,
         row.req->output_len());
+  append_prompt_logprobs(*row.req, result);
   append_token(*row.req, result);
 }
 
@@ -131,22 +143,29 @@ void Scheduler::finish(Req& req, Finish finish, TokenDelta& delta) {
   finished_.push_back(&req);
 }
 
-// The pages that are computed and whole go to the tree, for whoever asks for the same prefix next; everything
-// else is given back, as soon as no launched batch names it.
+// What a launched batch names stays as it is until the last of them has completed: leased, and out of the tree.
 void Scheduler::release(Req& req) {
   ReqResources held = std::move(req.held);
-  if (config_.radix_cache) {
-    memory_.tree.insert_finished(held.prefix, std::span(req.ids).first(req.kv_done), held.tail);
-  }
-  if (req.in_flight == 0) return;
+  if (req.in_flight == 0) return give_back(req, req.kv_done, std::move(held));
   held.tail.hold();
-  retiring_.push_back({req.last_batch_id, std::move(held)});
+  retiring_.push_back({req.last_batch_id, &req, req.kv_done, std::move(held)});
+}
+
+// The pages that are computed and whole go to the tree, for whoever asks for the same prefix next; everything
+// else is free again.
+void Scheduler::give_back(const Req& req, int32_t kv_done, ReqResources held) {
+  if (!config_.radix_cache) return;
+  memory_.tree.insert_finished(held.prefix, std::span(req.ids).first(kv_done), held.tail);
 }
 
 void Scheduler::on_batch_completed(const ScheduleBatch& batch, uint64_t id) {
   for (const ScheduledRow& row : batch.rows()) row.req->in_flight--;
   for (uint64_t hash : batch.pages_written()) writing_.remove(hash);
-  std::erase_if(retiring_, [id](const Retiring& r) { return r.last_batch_id <= id; });
+  std::erase_if(retiring_, [&](Retiring& r) {
+    if (r.last_batch_id > id) return false;
+    give_back(*r.req, r.kv_done, std::move(r.held));
+    return true;
+  });
 }
 
 // Forgets the requests that have ended and that no launched batch names any more.

@@ -1,39 +1,110 @@
+// Both loops, side by side: the same calls in another order. The difference is the point of this program.
+//
+// normal:   ingest -> compose B_i -> launch B_i -> wait for B_i -> process B_i
+// overlap:  ingest -> compose B_i, knowing results up to B_{i-2} -> launch B_i -> wait for B_{i-1} -> process
+// it
+//
+// In the overlap loop the device finds B_i queued behind B_{i-1} and never waits for the host; tokens that
+// the host has not seen yet are placeholders, which the device fills in (docs/overlap.md).
+#include "base/check.h"
 #include "scheduler/scheduler.h"
 
 namespace gapless {
 
-void Scheduler::event_loop_normal() {
+const char* event_loop_name(EventLoop loop) {
+  return loop == EventLoop::kOverlap ? "overlap" : "normal";
+}
+
+LoopWait Scheduler::event_loop_normal() {
+  if (!in_flight_.empty()) {
+    process_oldest_result();
+    return LoopWait::kNothing;
+  }
+  ingest_requests();
+  if (launch_next_batch(normal_worker_)) return LoopWait::kResult;
+  return when_nothing_runs();
+}
+
+LoopWait Scheduler::event_loop_overlap() {
+  ingest_requests();
+  recall_for_newcomers(overlap_worker_);
+  if (in_flight_.size() < kMaxOutstanding && launch_next_batch(overlap_worker_)) return LoopWait::kNothing;
+  if (in_flight_.empty()) return when_nothing_runs();
+  if (!in_flight_.front().ticket.copy_done().ready()) return LoopWait::kResultOrRequests;
+  process_oldest_result();
+  return LoopWait::kNothing;
+}
+
+void Scheduler::set_loop(EventLoop loop) {
+  CHECK(loop == loop_ || in_flight_.empty(), "the loop changes while nothing is in flight");
+  loop_ = loop;
+}
+
+LoopWait Scheduler::step() {
+  DCHECK(role_.is_mine());
+  if (!switches_.empty() && in_flight_.empty()) switch_loop();
+  return loop_ == EventLoop::kOverlap ? event_loop_overlap() : event_loop_normal();
+}
+
+void Scheduler::run(EventLoop loop) {
+  set_loop(loop);
   for (;;) {
-    switch (step_normal()) {
+    switch (step()) {
       case LoopWait::kNothing:
+      case LoopWait::kResult:  // taking it waits for its copy_done
         break;
       case LoopWait::kRequests:
         wait_for_requests();
         break;
-      case LoopWait::kResult:
-        break;  // taking the result waits for its copy_done
+      case LoopWait::kResultOrRequests:
+        wait_for_result_or_requests();
+        break;
       case LoopWait::kStopped:
         return;
     }
   }
 }
 
-LoopWait Scheduler::step_normal() {
-  DCHECK(role_.is_mine());
-  if (!in_flight_.empty()) {
-    InFlight last = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    process_batch_result(std::move(last));
-    return LoopWait::kNothing;
-  }
-  ingest_requests();
+// False: there is nothing to launch, or not now.
+bool Scheduler::launch_next_batch(ModelWorkerClient& worker) {
+  if (!switches_.empty()) return false;
+  newcomers_ = false;
   BatchPlan plan = get_next_batch_to_run();
-  if (plan.batch) {
-    in_flight_.push_back(run_batch(std::move(*plan.batch)));
-    return LoopWait::kResult;
-  }
+  if (!plan.batch) return false;
+  in_flight_.push_back(run_batch(std::move(*plan.batch), 0, worker));
+  return true;
+}
+
+void Scheduler::process_oldest_result() {
+  InFlight oldest = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  process_batch_result(std::move(oldest));
+}
+
+LoopWait Scheduler::when_nothing_runs() {
+  if (!switches_.empty()) return LoopWait::kNothing;
   on_idle();
   return inbox_.closed() && inbox_.size() == 0 ? LoopWait::kStopped : LoopWait::kRequests;
+}
+
+void Scheduler::wait_for_requests() {
+  for (SchedulerMessage& message : inbox_.drain(true)) messages_.push_back(std::move(message));
+}
+
+// A result pokes the inbox when it is there (run_batch).
+void Scheduler::wait_for_result_or_requests() {
+  if (inbox_.closed()) {
+    (void)in_flight_.front().ticket.copy_done().wait();
+  } else {
+    wait_for_requests();
+  }
+}
+
+void Scheduler::switch_loop() {
+  for (SwitchLoop& change : std::exchange(switches_, {})) {
+    loop_ = change.to;
+    if (change.done) change.done();
+  }
 }
 
 }  // namespace gapless

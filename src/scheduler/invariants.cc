@@ -99,6 +99,7 @@ std::vector<int32_t> Scheduler::owned_slots() const {
 // on a large pool.
 void Scheduler::on_idle() {
   new_token_ratio_.reset();
+  last_step_ended_ = 0;
   const bool whole =
       memory_.allocator.free_pages() + memory_.tree.total_pages() == memory_.allocator.total() &&
       memory_.tree.evictable_pages() == memory_.tree.total_pages() && memory_.rows.used_slots() == 0;

@@ -40,6 +40,7 @@ struct KvMemory {
   KvAllocator allocator;
   RadixCache tree;
   ReqToTokenPool rows;
+  uint32_t admissions = 0;  // epochs handed out
 };
 
 }  // namespace gapless

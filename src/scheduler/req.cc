@@ -57,11 +57,9 @@ uint64_t Req::page_hash(int32_t index, int32_t page_size) {
 
 void Req::reset_for_retract() {
   advance(ReqState::kWaiting);
-  epoch++;
+  epoch = 0;
   retracted = true;
   kv_launched = kv_done = 0;
-  // Prompt logprobs that were not yet delivered are computed again, so none comes twice.
-  if (!first_delta_sent) prompt_logprobs.clear();
 }
 
 }  // namespace gapless

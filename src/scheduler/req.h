@@ -64,7 +64,7 @@ struct Req {
   std::vector<int32_t> ids;  // prompt and output, real tokens only
 
   // Of the current admission.
-  uint32_t epoch = 0;
+  uint32_t epoch = 0;  // unique among all admissions; 0: none
   ReqResources held;
   int32_t kv_launched = 0;       // positions whose KV is written or being written
   int32_t kv_done = 0;           // positions whose KV is written

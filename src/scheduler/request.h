@@ -42,7 +42,14 @@ struct AbortRequest {
 struct FlushCache {
   std::function<void(int64_t)> done;
 };
-using SchedulerMessage = std::variant<std::unique_ptr<Request>, AbortRequest, FlushCache>;
+// Goes on with the other loop, once nothing is in flight; requests that run are not disturbed.
+enum class EventLoop : uint8_t { kNormal, kOverlap };
+const char* event_loop_name(EventLoop loop);
+struct SwitchLoop {
+  EventLoop to = EventLoop::kOverlap;
+  std::function<void()> done;  // scheduler thread, when the loop has been switched
+};
+using SchedulerMessage = std::variant<std::unique_ptr<Request>, AbortRequest, FlushCache, SwitchLoop>;
 
 enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
 

@@ -15,7 +15,8 @@ ForwardMode ScheduleBatch::mode() const {
 void ScheduleBatch::init_slot(const Req& req, const KvMemory& memory) {
   const int32_t slot = req.held.slot.id();
   const auto output = req.ids.begin() + req.prompt_len;
-  slot_inits_.push_back({slot, req.params, {req.ids.begin(), output}, {output, req.ids.end()}});
+  slot_inits_.push_back(
+      {slot, req.epoch, req.params, req.kv_launched, {req.ids.begin(), output}, {output, req.ids.end()}});
   const auto row = memory.rows.row(slot);
   for (size_t i = 0; i < row.size(); i++) page_writes_.push_back({slot, int32_t(i), row[i]});
 }
@@ -27,7 +28,6 @@ void ScheduleBatch::add_page_write(const Req& req, const KvMemory& memory) {
 }
 
 void ScheduleBatch::add_prefill(Req& req, int32_t n_tokens) {
-  CHECK(n_prefill_ == int32_t(rows_.size()), "prefill rows come first");
   const int32_t start = req.kv_launched, end = start + n_tokens;
   CHECK(n_tokens > 0 && end <= req.len(), "{} tokens from {} on of {}", n_tokens, start, req.len());
   const bool completes = end == req.len();

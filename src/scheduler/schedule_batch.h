@@ -31,6 +31,9 @@ class ScheduleBatch {
   bool empty() const { return rows_.empty(); }
   std::span<const ScheduledRow> rows() const { return rows_; }
   int32_t n_prefill_rows() const { return n_prefill_; }
+  int32_t n_decode_rows() const { return int32_t(rows_.size()) - n_prefill_; }
+  // Prompt tokens.
+  int32_t n_prefill_tokens() const { return n_tokens() - n_decode_rows(); }
   int32_t n_tokens() const { return int32_t(input_ids_.size()); }
   ForwardMode mode() const;
   // Hashes (Req::page_hash) of the whole pages that its prefill rows complete.
@@ -39,7 +42,10 @@ class ScheduleBatch {
   // The (re)admission of a request that has its slot and pages: everything known about it goes to the forward
   // side.
   void init_slot(const Req& req, const KvMemory& memory);
-  // Prefill rows come before decode rows.
+  // Whether requests may be admitted to it: not when others had to be sent back for memory.
+  bool admits() const { return admits_; }
+  void set_admits(bool admits) { admits_ = admits; }
+
   void add_prefill(Req& req, int32_t n_tokens);
   void add_decode(Req& req);
   void reserve_rows(size_t more);
@@ -60,6 +66,7 @@ class ScheduleBatch {
   std::vector<SlotInit> slot_inits_;
   std::vector<uint64_t> pages_written_;
   int32_t n_prefill_ = 0;
+  bool admits_ = true;
 };
 
 }  // namespace gapless

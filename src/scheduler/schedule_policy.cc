@@ -114,13 +114,13 @@ PrefillAdder::PrefillAdder(const SchedulerConfig& config, KvMemory& memory, Page
       writing_(writing),
       budget_(budget),
       batch_(batch),
-      rem_input_(config.max_prefill_tokens),
+      rem_input_(std::max(config.max_prefill_tokens - batch.n_prefill_tokens(), 0)),
       rem_chunk_(INT32_MAX) {
   if (config.chunked_prefill_size < 0) return;
   // Decode rows count against the chunk, but never take more than three quarters of it: a prompt always gets
   // on, however many decode.
   const int32_t chunk = config.chunked_prefill_size;
-  rem_chunk_ = std::max(chunk - budget.decode_rows, (chunk + 3) / 4);
+  rem_chunk_ = std::max(chunk - budget.decode_rows, (chunk + 3) / 4) - batch.n_prefill_tokens();
 }
 
 int32_t PrefillAdder::clipped_new_tokens(const Req& req) {
@@ -192,6 +192,9 @@ AddResult PrefillAdder::add_one_req(Req& req) {
 void PrefillAdder::take_pages(Req& req, const std::vector<int32_t>& cached) {
   const int32_t page = config_.page_size;
   req.advance(ReqState::kPrefill);
+  req.epoch = ++memory_.admissions;
+  // Those that were not delivered are computed again, so none comes twice.
+  if (!req.first_delta_sent) req.prompt_logprobs.clear();
   req.held.slot = memory_.rows.allocate();
   req.held.tail = KvLease(memory_.allocator);
   memory_.allocate(req.held.tail, (req.len() + page - 1) / page - int32_t(cached.size()));

@@ -9,7 +9,8 @@ namespace gapless {
 
 Scheduler::Scheduler(const SchedulerConfig& config, Deps deps)
     : config_(config),
-      worker_(deps.worker),
+      normal_worker_(deps.normal_worker),
+      overlap_worker_(deps.overlap_worker),
       sink_(deps.sink),
       inbox_(deps.inbox),
       token_bytes_(std::move(deps.token_bytes)),
@@ -23,10 +24,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, Deps deps)
 
 Scheduler::~Scheduler() {
   CHECK(in_flight_.empty(), "a launched batch outlives the scheduler");
-}
-
-void Scheduler::wait_for_requests() {
-  for (SchedulerMessage& message : inbox_.drain(true)) messages_.push_back(std::move(message));
 }
 
 void Scheduler::ingest_requests() {
@@ -56,6 +53,7 @@ void Scheduler::handle(std::unique_ptr<Request> request) {
     group->choices.push_back(std::make_unique<Req>(*group, choice, next_arrival_++));
     waiting_.push_back(group->choices.back().get());
   }
+  newcomers_ = true;
   group->open = group->request->n;
   const RequestId id = group->request->id;
   groups_.emplace(id, std::move(group));
@@ -87,6 +85,10 @@ void Scheduler::handle(FlushCache flush) {
   flushes_.push_back(std::move(flush.done));
 }
 
+void Scheduler::handle(SwitchLoop change) {
+  switches_.push_back(std::move(change));
+}
+
 // While a flush is wanted nothing is admitted, so the requests that run end and the moment comes.
 void Scheduler::flush_cache_when_drained() {
   if (flushes_.empty() || n_live() > 0 || !in_flight_.empty()) return;
@@ -101,17 +103,23 @@ BatchPlan Scheduler::get_next_batch_to_run() {
   ScheduleBatch batch(config_.page_size);
   std::vector<Req*> rows = decode_candidates();
   if (config_.mixed_chunk) {
+    if (memory_stall(rows)) return {};
     // Whoever was just sent back for memory, or is behind him in the queue, does not take it again in the
     // same pass.
     const bool undisturbed = update_running_batch(batch, rows);
-    get_new_batch_prefill(batch, rows.size(), 0, undisturbed);
+    batch.set_admits(undisturbed);
+    get_new_batch_prefill(batch, rows.size(), pages_needed_next(rows), undisturbed);
   } else {
     const bool prefill_turn = rows.empty() || consecutive_prefill_ < config_.max_consecutive_prefill;
     if (prefill_turn) get_new_batch_prefill(batch, 0, pages_needed(rows), true);
     if (batch.empty()) {
+      if (memory_stall(rows)) return {};
       update_running_batch(batch, rows);
       // Everybody who decodes was sent back for memory: the turn goes to the prompt that is half done.
-      if (rows.empty()) get_new_batch_prefill(batch, 0, 0, false);
+      if (rows.empty()) {
+        batch.set_admits(false);
+        get_new_batch_prefill(batch, 0, 0, false);
+      }
     } else {
       consecutive_prefill_ += !rows.empty();
       rows.clear();
@@ -185,86 +193,31 @@ void Scheduler::on_admitted(Req& req) {
   metrics_.cached_tokens.add(req.group.cached_tokens);
 }
 
-int32_t Scheduler::pages_needed(const std::vector<Req*>& rows) const {
-  return int32_t(std::ranges::count_if(rows, [this](const Req* req) {
-    return req->kv_launched == int32_t(memory_.rows.row(req->held.slot.id()).size()) * config_.page_size;
-  }));
-}
-
-bool Scheduler::update_running_batch(ScheduleBatch& batch, std::vector<Req*>& rows) {
-  const size_t before = rows.size();
-  if (pages_needed(rows) > memory_.available_pages()) retract_decode(rows);
-  for (Req* req : rows) {
-    const int32_t slot = req->held.slot.id();
-    if (req->kv_launched < int32_t(memory_.rows.row(slot).size()) * config_.page_size) continue;
-    memory_.allocate(req->held.tail, 1);
-    memory_.rows.append_page(req->held.slot, req->held.tail.pages().back());
-    batch.add_page_write(*req, memory_);
-  }
-  if (rows.size() < before) return false;
-  if (!rows.empty()) new_token_ratio_.on_decode_step();
-  return true;
-}
-
-// The request that arrived last goes back, again and again until the others fit. The oldest is never sent
-// back; alone it fits, because a request that needs more than the pool is refused at the door.
-void Scheduler::retract_decode(std::vector<Req*>& rows) {
-  while (pages_needed(rows) > memory_.available_pages()) {
-    Req *victim = nullptr, *oldest = nullptr;
-    for_each_live([&](Req& req) {
-      if (!victim || req.arrival > victim->arrival) victim = &req;
-      if (!oldest || req.arrival < oldest->arrival) oldest = &req;
-    });
-    CHECK(victim != oldest, "request {} alone needs {} pages, {} are available of {}", victim->request().id,
-          pages_needed(rows), memory_.available_pages(), memory_.allocator.total());
-    std::erase(rows, victim);
-    retract(*victim);
-  }
-  int64_t output = 0, max_tokens = 0, n = 0;
-  for_each_live([&](const Req& req) {
-    output += req.output_len();
-    max_tokens += req.params.max_tokens;
-    n++;
-  });
-  new_token_ratio_.on_retract(output, max_tokens, n);
-}
-
-void Scheduler::retract(Req& req) {
-  metrics_.retractions.add();
-  release(req);
-  std::erase(running_, &req);
-  if (chunked_req_ == &req) chunked_req_ = nullptr;
-  req.reset_for_retract();
-  const auto place = std::ranges::find_if(
-      waiting_, [&](const Req* other) { return !other->retracted || other->arrival > req.arrival; });
-  waiting_.insert(place, &req);
-}
-
-InFlight Scheduler::run_batch(ScheduleBatch&& batch) {
+// Rows before `first_new_row` belong to a batch that was recalled: they are launched already.
+InFlight Scheduler::run_batch(ScheduleBatch&& batch, size_t first_new_row, ModelWorkerClient& worker) {
   const uint64_t id = next_batch_id_++;
-  for (const ScheduledRow& row : batch.rows()) {
-    Req& req = *row.req;
-    req.in_flight++;
-    req.last_batch_id = id;
-    req.kv_launched = row.end_pos;
-    req.launched_outputs += row.emits;
-    if (!row.prefill) continue;
-    if (row.completes) {
-      if (chunked_req_ == &req) chunked_req_ = nullptr;
-      req.advance(ReqState::kDecode);
-      running_.push_back(&req);
-    } else {
-      CHECK(!chunked_req_ || chunked_req_ == &req, "two requests are in the middle of their prompt");
-      chunked_req_ = &req;
-    }
-  }
-  metrics_.steps(batch.mode()).add();
-  if (batch.n_prefill_rows() > 0) {
-    metrics_.prefill_tokens.add(batch.n_tokens() - int32_t(batch.rows().size()) + batch.n_prefill_rows());
-  }
+  for (const ScheduledRow& row : batch.rows()) row.req->last_batch_id = id;
+  for (const ScheduledRow& row : batch.rows().subspan(first_new_row)) on_launch(row);
   update_gauges();
-  PendingForward ticket = worker_.forward_batch_generation(batch.freeze(id));
+  PendingForward ticket = worker.forward_batch_generation(batch.freeze(id));
+  ticket.copy_done().on_set([this] { inbox_.poke(); });
   return {id, std::move(batch), std::move(ticket)};
+}
+
+void Scheduler::on_launch(const ScheduledRow& row) {
+  Req& req = *row.req;
+  req.in_flight++;
+  req.kv_launched = row.end_pos;
+  req.launched_outputs += row.emits;
+  if (!row.prefill) return;
+  if (row.completes) {
+    if (chunked_req_ == &req) chunked_req_ = nullptr;
+    req.advance(ReqState::kDecode);
+    running_.push_back(&req);
+  } else {
+    CHECK(!chunked_req_ || chunked_req_ == &req, "two requests are in the middle of their prompt");
+    chunked_req_ = &req;
+  }
 }
 
 void Scheduler::update_gauges() {

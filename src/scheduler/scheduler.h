@@ -1,6 +1,6 @@
 // Decides what runs. Owns every Req, the queue, the running list, the prefix cache and the host side of the
-// pools; one thread. The loop (event_loop.cc) is: ingest requests, compose a batch, launch it, process its
-// result.
+// pools; one thread. A loop (event_loop.cc has both) is: ingest requests, compose a batch, launch it, process
+// a result.
 //
 // Launched batches are frozen and named by id. What they name (slots, pages, locks) is given back when the
 // last of them has completed; a request that ends or is retracted before that leaves its resources on the
@@ -40,12 +40,19 @@ struct InFlight {
 };
 
 // What a loop would have to wait for before its next step.
-enum class LoopWait : uint8_t { kNothing, kRequests, kResult, kStopped };
+enum class LoopWait : uint8_t {
+  kNothing,
+  kRequests,          // idle
+  kResult,            // of the batch in flight
+  kResultOrRequests,  // whichever comes first
+  kStopped,
+};
 
 class Scheduler {
  public:
   struct Deps {
-    ModelWorkerClient& worker;
+    ModelWorkerClient& normal_worker;
+    ModelWorkerClient& overlap_worker;  // may be the same
     TokenSink& sink;
     Queue<SchedulerMessage>& inbox;
     std::shared_ptr<const TokenBytes> token_bytes;
@@ -56,12 +63,13 @@ class Scheduler {
   Scheduler(const SchedulerConfig& config, Deps deps);
   ~Scheduler();
 
-  // Runs until the inbox is closed and everything in it has been answered. Sleeps while there is nothing to
-  // do.
-  void event_loop_normal();
-  // The same up to the next wait: never blocks, so that a test can drive the scheduler and its worker from
-  // one thread. The caller does what event_loop_normal does for each kind of wait.
-  LoopWait step_normal();
+  // Runs the loop that is on, until the inbox is closed and everything in it has been answered. Sleeps while
+  // there is nothing to do.
+  void run(EventLoop loop);
+  // The same up to the next wait: never blocks (kResult and kResultOrRequests: call again once the result is
+  // there), so that a test can drive the scheduler, the forward side and the device from one thread.
+  LoopWait step();
+  void set_loop(EventLoop loop);  // before the first step
 
   // Any thread.
   SchedulerStats stats() const { return read_stats(metrics_); }
@@ -73,12 +81,26 @@ class Scheduler {
  private:
   friend class SchedulerTestPeer;
 
+  // The two loops (event_loop.cc): what each does up to its next wait.
+  LoopWait event_loop_normal();
+  LoopWait event_loop_overlap();
+  bool launch_next_batch(ModelWorkerClient& worker);
+  void process_oldest_result();
+  LoopWait when_nothing_runs();
+  void wait_for_result_or_requests();
+  void switch_loop();
+
+  // A batch that waits behind another is taken back for those who have just arrived (recall.cc).
+  void recall_for_newcomers(ModelWorkerClient& worker);
+  bool may_join(const ScheduleBatch& batch) const;
+
   // Intake (scheduler.cc).
   void ingest_requests();
   void wait_for_requests();
   void handle(std::unique_ptr<Request> request);
   void handle(const AbortRequest& abort);
   void handle(FlushCache flush);
+  void handle(SwitchLoop change);
   void refuse(const Request& request, const Status& status);
   void flush_cache_when_drained();
 
@@ -90,10 +112,19 @@ class Scheduler {
   void on_admitted(Req& req);
   // Gives every row its page for this step. False when requests had to be retracted for it.
   bool update_running_batch(ScheduleBatch& batch, std::vector<Req*>& rows);
+
+  // Memory for decoding (decode_memory.cc).
+  bool memory_stall(const std::vector<Req*>& rows);
   int32_t pages_needed(const std::vector<Req*>& rows) const;
+  int32_t pages_needed_next(const std::vector<Req*>& rows) const;
+  int32_t pages_arriving() const;
   void retract_decode(std::vector<Req*>& rows);
+  void retract_ahead(std::vector<Req*>& rows);
+  bool retract_one(std::vector<Req*>& rows);
   void retract(Req& req);
-  InFlight run_batch(ScheduleBatch&& batch);
+
+  InFlight run_batch(ScheduleBatch&& batch, size_t first_new_row, ModelWorkerClient& worker);
+  void on_launch(const ScheduledRow& row);
 
   // Results (batch_result.cc).
   void process_batch_result(InFlight&& launched);
@@ -105,6 +136,8 @@ class Scheduler {
   TokenDelta& add_delta(Req& req);
   void finish(Req& req, Finish finish, TokenDelta& delta);
   void release(Req& req);
+  void give_back(const Req& req, int32_t kv_done, ReqResources held);
+  void count_step(const ScheduleBatch& batch, const BatchResult& result);
   void on_batch_completed(const ScheduleBatch& batch, uint64_t id);
   void retire_finished();
   void send_deltas();
@@ -127,7 +160,7 @@ class Scheduler {
   void update_gauges();
 
   const SchedulerConfig config_;
-  ModelWorkerClient& worker_;
+  ModelWorkerClient &normal_worker_, &overlap_worker_;
   TokenSink& sink_;
   Queue<SchedulerMessage>& inbox_;
   const std::shared_ptr<const TokenBytes> token_bytes_;
@@ -138,6 +171,8 @@ class Scheduler {
   std::unordered_map<RequestId, std::unique_ptr<ReqGroup>> groups_;  // after memory_: handles go first
   struct Retiring {
     uint64_t last_batch_id;
+    Req* req;         // lives on while a launched batch names it
+    int32_t kv_done;  // positions of req->ids whose KV was written when it was released
     ReqResources held;
   };
   std::vector<Retiring> retiring_;
@@ -150,10 +185,15 @@ class Scheduler {
   std::deque<InFlight> in_flight_;  // oldest first
   PagesBeingWritten writing_;
   std::vector<std::function<void(int64_t)>> flushes_;
+  std::vector<SwitchLoop> switches_;  // nothing is launched until they are done
+  EventLoop loop_ = EventLoop::kNormal;
+  bool newcomers_ = false;   // arrived since the youngest batch was composed
+  uint64_t stalled_by_ = 0;  // the batch whose result a memory stall waited for last
   std::vector<TokenDelta> deltas_;
 
   NewTokenRatio new_token_ratio_;
   std::mt19937_64 rng_;
+  double last_step_ended_ = 0;  // on the device; 0: it has been idle since
   uint64_t next_batch_id_ = 1, next_arrival_ = 0;
   int32_t consecutive_prefill_ =
       0;  // prefill-only batches since the last one with decode rows, while such rows waited

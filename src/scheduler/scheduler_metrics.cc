@@ -8,6 +8,10 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       cached_tokens(r.counter("gapless_cached_tokens_total", "Prompt tokens found in the prefix cache.")),
       prefill_tokens(r.counter("gapless_prefill_tokens_total", "Prompt tokens computed.")),
       retractions(r.counter("gapless_retractions_total", "Requests sent back to the queue for memory.")),
+      recalls(r.counter("gapless_recalls_total",
+                        "Launched batches taken back so that a new request could join.")),
+      memory_stalls(r.counter("gapless_memory_stalls_total",
+                              "Steps that had to wait for a result to give back KV pages.")),
       rejected(r.counter("gapless_requests_rejected_total", "Requests refused before they were queued.")),
       kv_healed(r.counter("gapless_kv_healed_total",
                           "KV pages and request slots found lost and taken back. Always 0.")),
@@ -20,15 +24,26 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       kv_total_tokens(r.gauge("gapless_kv_total_tokens", "KV pool.")),
       new_token_ratio(r.gauge("gapless_new_token_ratio", "Expected share of max_tokens that is used.")),
       queue_seconds(r.histogram("gapless_queue_seconds", "From arrival to first admission.",
-                                {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})) {
+                                {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
+      device_gap_seconds(r.histogram("gapless_device_gap_seconds",
+                                     "From the end of a step on the device to the start of the next, while "
+                                     "there was work.",
+                                     {1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1})) {
   constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
   for (int i = 0; i < 4; i++) {
     finished_[i] = &r.counter("gapless_requests_total", "Finished choices by reason.",
                               std::string("reason=\"") + kReasons[i] + "\"");
   }
   for (int i = 0; i < 4; i++) {
-    steps_[i] = &r.counter("gapless_steps_total", "Launched batches.",
+    steps_[i] = &r.counter("gapless_steps_total", "Completed batches.",
                            std::string("mode=\"") + forward_mode_name(ForwardMode(i)) + "\"");
+  }
+  constexpr const char* kOutcomes[] = {"computed", "dropped", "failed"};
+  for (int i = 0; i < 3; i++) {
+    late_rows_[i] =
+        &r.counter("gapless_late_rows_total",
+                   "Rows whose request had ended: computed for nothing, or dropped by the device.",
+                   std::string("outcome=\"") + kOutcomes[i] + "\"");
   }
 }
 
@@ -45,6 +60,9 @@ SchedulerStats read_stats(SchedulerMetrics& m) {
   s.cached_tokens = int64_t(m.cached_tokens.value());
   for (int i = 0; i < 4; i++) s.steps += int64_t(m.steps(ForwardMode(i)).value());
   s.retractions = int64_t(m.retractions.value());
+  s.recalls = int64_t(m.recalls.value());
+  s.memory_stalls = int64_t(m.memory_stalls.value());
+  s.wasted_rows = int64_t(m.late_rows(RowStatus::kOk).value());
   s.kv_healed = int64_t(m.kv_healed.value());
   return s;
 }

@@ -13,13 +13,18 @@ struct SchedulerMetrics {
 
   Counter& finished(FinishReason reason) { return *finished_[size_t(reason)]; }
   Counter& steps(ForwardMode mode) { return *steps_[size_t(mode)]; }
+  // Rows of requests that had ended when the result came: kOk was computed for nothing, kDropped cost
+  // nothing.
+  Counter& late_rows(RowStatus outcome) { return *late_rows_[size_t(outcome)]; }
 
   Counter& prompt_tokens;      // of admitted requests, once for all n choices, as usage counts them
   Counter& generation_tokens;  // sum over choices
   Counter& cached_tokens;      // prompt tokens that were not computed, as usage reports them
   Counter& prefill_tokens;     // computed prompt tokens, with what retraction made necessary again
   Counter& retractions;
-  Counter& rejected;  // refused at the door: invalid or queue full
+  Counter& recalls;        // of a launched batch, for a newcomer
+  Counter& memory_stalls;  // the device waited because a result had to give back pages first
+  Counter& rejected;       // refused at the door: invalid or queue full
   Counter& kv_healed;
   Gauge& running;
   Gauge& queued;
@@ -29,11 +34,13 @@ struct SchedulerMetrics {
   Gauge& kv_evictable_tokens;  // of those, not in use
   Gauge& kv_total_tokens;
   Gauge& new_token_ratio;
-  Histogram& queue_seconds;  // arrival to first admission
+  Histogram& queue_seconds;       // arrival to first admission
+  Histogram& device_gap_seconds;  // end of a step to the start of the next, while there was work
 
  private:
   Counter* finished_[4];
   Counter* steps_[4];
+  Counter* late_rows_[3];
 };
 
 // A picture of the scheduler for logs and /health. The values belong together only roughly.
@@ -41,7 +48,7 @@ struct SchedulerStats {
   int64_t running = 0, queued = 0;
   int64_t kv_used_tokens = 0, kv_peak_tokens = 0, kv_cached_tokens = 0, kv_total_tokens = 0;
   int64_t prompt_tokens = 0, generation_tokens = 0, cached_tokens = 0;
-  int64_t steps = 0, retractions = 0, kv_healed = 0;
+  int64_t steps = 0, retractions = 0, recalls = 0, memory_stalls = 0, wasted_rows = 0, kv_healed = 0;
 };
 SchedulerStats read_stats(SchedulerMetrics& metrics);
 

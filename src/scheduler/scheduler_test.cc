@@ -71,20 +71,20 @@ TEST(Scheduler, A_KV_1_AServerHealsALeakAndLivesOn) {
   FakeWorker worker(config);
   Queue<SchedulerMessage> inbox;
   MetricsRegistry metrics;
-  Scheduler scheduler(config, {worker, sink, inbox, small_vocabulary(config.vocab_size), metrics,
+  Scheduler scheduler(config, {worker, worker, sink, inbox, small_vocabulary(config.vocab_size), metrics,
                                [&](int32_t page) { worker.poison(page); }});
   SchedulerTestPeer peer(scheduler);
   static auto* const lost_pages = new KvLease(peer.memory().allocator);  // still reachable, never returned
   static auto* const lost_slot = new ReqSlot(peer.memory().rows.allocate());
   ASSERT_TRUE(lost_slot && peer.memory().allocator.extend(*lost_pages, 5));
   EXPECT_NE(scheduler.check_memory(), "");
-  EXPECT_EQ(scheduler.step_normal(), LoopWait::kRequests);
+  EXPECT_EQ(scheduler.step(), LoopWait::kRequests);
   EXPECT_EQ(scheduler.stats().kv_healed, 6);
   EXPECT_EQ(scheduler.check_memory(), "");
   EXPECT_EQ(peer.memory().allocator.free_pages(), config.max_total_pages());
   inbox.try_push(std::make_unique<Request>(make_request(1, prompt(100), 20)));
   inbox.close();
-  scheduler.event_loop_normal();
+  scheduler.run(EventLoop::kNormal);
   EXPECT_EQ(sink.finished, 1);
   EXPECT_EQ(scheduler.stats().kv_healed, 6);
 }
@@ -304,10 +304,10 @@ TEST(Scheduler, A_OVL_7_AbortBetweenTheLastChunkAndItsResult) {
   for (RequestId id = 1; id <= 3; id++) h.send(make_request(id, prompt(40, int32_t(id)), 10));
   SchedulerTestPeer peer(*h.scheduler);
   while (true) {  // until the last chunk of the last one is launched
-    ASSERT_EQ(h.scheduler->step_normal(), LoopWait::kResult);
+    ASSERT_EQ(h.scheduler->step(), LoopWait::kResult);
     if (peer.knows(3) && peer.req(3).kv_launched == 40) break;
     ASSERT_TRUE(h.worker.run_one());
-    ASSERT_EQ(h.scheduler->step_normal(), LoopWait::kNothing);
+    ASSERT_EQ(h.scheduler->step(), LoopWait::kNothing);
   }
   peer.abort(3);
   // Its pages are leased to the launched batch until that has completed.
@@ -344,7 +344,7 @@ TEST(Scheduler, A_OVL_8_AbortOfTheChunkedRequestGivesItsKvBack) {
 
 TEST(Scheduler, A_OVL_12_AnIdleLoopSleepsAndWakes) {
   Harness h(small_config());
-  std::thread loop([&] { h.scheduler->event_loop_normal(); });
+  std::thread loop([&] { h.scheduler->run(EventLoop::kNormal); });
   const auto cpu_seconds = [&] {
     clockid_t clock;
     timespec t{};

@@ -118,6 +118,9 @@ void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
   int64_t tokens = 0;
   for (const BatchRow& r : batch.rows) {
     CHECK(r.slot > kDumpSlot && r.slot < options_.request_slots, "slot {}", r.slot);
+    const int32_t first_id = batch.input_ids[r.input_begin];
+    CHECK(!is_placeholder(first_id) || placeholder_slot(first_id) == r.slot, "slot {} reads the token of {}",
+          r.slot, placeholder_slot(first_id));
     CHECK(r.n_tokens > 0 && r.input_begin + r.n_tokens <= int32_t(batch.input_ids.size()), "tokens {}",
           r.n_tokens);
     CHECK_LE(r.start_pos + r.n_tokens, options_.max_pages_per_request * options_.page_size);
@@ -171,7 +174,8 @@ void ModelRunner::plan(OpList& ops, Step& step, LaunchState& launch) {
   int32_t logit_bound = 0;
   for (const BatchRow& r : batch.rows) logit_bound += r.n_targets + r.emits;
 
-  push_take(ops, {.launch = &launch, .step = &step, .slots = slots_, .sampler = sampler_.get()});
+  const TakeParams take{.launch = &launch, .step = &step, .slots = slots_, .sampler = sampler_.get()};
+  push_take(ops, take);
   const ForwardInputs in = step.inputs(int32_t(batch.input_ids.size()));
   model_.forward(ops, table_, in, kv_view());
   for (int32_t begin = 0; begin < logit_bound; begin += logit_group_) {
@@ -185,6 +189,7 @@ void ModelRunner::plan(OpList& ops, Step& step, LaunchState& launch) {
                          .future_map = slots_.future_map,
                          .results = step.results});
   }
+  push_commit(ops, take);
   device_.push_copy(ops, step.host_places, step.places, batch.rows.size() * sizeof(Step::RowPlace));
   if (logit_bound > 0)
     device_.push_copy(ops, step.host_results, step.results, size_t(logit_bound) * sizeof(SampleResult));

@@ -58,7 +58,8 @@ void visit(Archive& a, auto& v) {
     a.field(v.seed), a.field(v.choice), a.field(v.max_tokens), a.field(v.min_tokens), a.field(v.ignore_eos);
     a.list(v.stop_token_ids), a.list(v.logit_bias), a.field(v.top_logprobs);
   } else if constexpr (std::is_same_v<T, SlotInit>) {
-    a.field(v.slot), visit(a, v.params), a.list(v.prompt_ids), a.list(v.output_ids);
+    a.field(v.slot), a.field(v.epoch), a.field(v.cached_tokens), visit(a, v.params), a.list(v.prompt_ids),
+        a.list(v.output_ids);
   } else if constexpr (std::is_same_v<T, std::pair<int32_t, float>>) {
     a.field(v.first), a.field(v.second);
   } else if constexpr (std::is_same_v<T, ModelWorkerBatch>) {

@@ -40,7 +40,8 @@ struct PageWrite {
 // One sequence's part of the step: n_tokens consecutive tokens from position start_pos on.
 struct BatchRow {
   int32_t slot = 0;
-  uint32_t epoch = 0;       // of the request's admission: a result is matched by (request, epoch)
+  uint32_t epoch =
+      0;  // of the request's admission, as in its SlotInit: a result is matched by (request, epoch)
   int32_t input_begin = 0;  // into input_ids
   int32_t n_tokens = 0;
   int32_t start_pos = 0;

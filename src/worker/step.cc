@@ -29,15 +29,15 @@ size_t carve_device(Step& s, std::byte* base) {
   s.logit_rows = c.take<int32_t>(s.limits.max_rows);
   s.logit_info = c.take<LogitRow>(s.limits.max_rows);
   s.counts = c.take<Step::Counts>(1);
-  s.host_results = c.take<SampleResult>(s.limits.max_rows);
-  s.host_places = c.take<Step::RowPlace>(s.limits.max_seqs);
+  s.results = c.take<SampleResult>(s.limits.max_rows);
+  s.places = c.take<Step::RowPlace>(s.limits.max_seqs);
   return c.used();
 }
 
 size_t carve_host(Step& s, std::byte* base) {
   Carver c(base);
-  s.results = c.take<SampleResult>(s.limits.max_rows);
-  s.places = c.take<Step::RowPlace>(s.limits.max_seqs);
+  s.host_results = c.take<SampleResult>(s.limits.max_rows);
+  s.host_places = c.take<Step::RowPlace>(s.limits.max_seqs);
   return c.used();
 }
 
@@ -62,15 +62,18 @@ class Taker {
     SlotState* former = p_.slots.states[init.slot];
     p_.slots.states[init.slot] = state.release();
     state.reset(former);
-    p_.slots.future_map[init.slot] = {init.output_ids.empty() ? -1 : init.output_ids.back(),
-                                      int32_t(init.output_ids.size()) - 1};
+    p_.slots.future_map[init.slot] = {.epoch = init.epoch,
+                                      .kv_end = init.cached_tokens,
+                                      .token = init.output_ids.empty() ? -1 : init.output_ids.back(),
+                                      .output_index = int32_t(init.output_ids.size()) - 1};
   }
 
-  // The token behind a placeholder. Not kOk: the step that should have produced it failed, or it ended the
-  // request.
+  // kFailed: a step failed that should have admitted the request, written the KV before this row or emitted
+  // the token behind its placeholder. kDropped: that token ended the request.
   RowStatus resolve(const BatchRow& row, int32_t& id) const {
+    const FutureEntry entry = p_.slots.future_map[row.slot];
+    if (entry.epoch != row.epoch || entry.kv_end != row.start_pos) return RowStatus::kFailed;
     if (!is_placeholder(id)) return RowStatus::kOk;
-    const FutureEntry entry = p_.slots.future_map[placeholder_slot(id)];
     if (entry.output_index != row.output_index - 1 || entry.token < 0) return RowStatus::kFailed;
     const SamplingParams& params = Sampler::params_of(*p_.slots.states[row.slot]);
     const TokenEnd end = ends_by_token(params, p_.sampler->eos_ids(), entry.output_index, entry.token);
@@ -118,6 +121,14 @@ void run_take(const TakeParams& p, int32_t, OpContext& context) {
   if (!p.launch->try_take()) return context.end_step();
   Taker(p).run();
 }
+void run_commit(const TakeParams& p, int32_t, OpContext&) {
+  const ModelWorkerBatch& batch = **p.step->batch;
+  for (size_t i = 0; i < batch.rows.size(); i++) {
+    const BatchRow& row = batch.rows[i];
+    if (p.step->places[i].status == RowStatus::kOk)
+      p.slots.future_map[row.slot].kv_end = row.start_pos + row.n_tokens;
+  }
+}
 
 }  // namespace
 
@@ -142,6 +153,10 @@ ForwardInputs Step::inputs(int32_t row_bound) const {
           .max_tiles = max_tiles(limits),
           .logit_rows = logit_rows,
           .n_logit_rows = &counts->logit_rows};
+}
+
+void push_commit(OpList& ops, const TakeParams& params) {
+  ops.push<one_chunk<TakeParams>, run_commit>("commit", params);
 }
 
 void push_take(OpList& ops, const TakeParams& params) {

@@ -77,5 +77,8 @@ struct TakeParams {
 // inits, resolves placeholders, drops rows whose request ended by its last token, and writes the arrays of
 // the step. One chunk.
 void push_take(OpList& ops, const TakeParams& params);
+// Appends the step's last op: the KV of its rows is written. A step that fails does not get there, and so the
+// rows of later steps that depend on it fail in their `take`.
+void push_commit(OpList& ops, const TakeParams& params);
 
 }  // namespace gapless

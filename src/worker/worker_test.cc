@@ -118,7 +118,12 @@ class WorkerTest : public testing::Test {
                       .emits = true,
                       .output_index = 0});
     for (int32_t i = 0; i < 4; i++) b.page_writes.push_back({slot, i, first_page + i});
-    b.slot_inits.push_back({.slot = slot, .params = params, .prompt_ids = ids, .output_ids = {}});
+    b.slot_inits.push_back({.slot = slot,
+                            .epoch = 1,
+                            .params = params,
+                            .cached_tokens = 0,
+                            .prompt_ids = ids,
+                            .output_ids = {}});
     return b;
   }
   ModelWorkerBatch decode(int32_t slot, int32_t input, int32_t pos, int32_t output_index) {
@@ -240,7 +245,7 @@ TEST(ModelWorkerBatch, RoundTripsThroughBytes) {
                      .prompt_targets = {4},
                      .page_writes = {{1, 2, 3}},
                      .slot_inits = {}};
-  SlotInit init{.slot = 3, .params = {}, .prompt_ids = {1, 2}, .output_ids = {3}};
+  SlotInit init{.slot = 3, .epoch = 4, .params = {}, .prompt_ids = {1, 2}, .output_ids = {3}};
   init.params.logit_bias = {{5, -1.5f}};
   init.params.stop_token_ids = {6, 7};
   init.params.seed = 77;

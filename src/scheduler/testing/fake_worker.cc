@@ -9,16 +9,12 @@
 namespace gapless::testing {
 
 struct FakeWorker::Launch : LaunchState {
-  explicit Launch(Frozen<ModelWorkerBatch> b) : batch(std::move(b)) {
-    batch_id = batch->id;
-    copy_done = done;
-  }
+  explicit Launch(Frozen<ModelWorkerBatch> b) : LaunchState(b->id), batch(std::move(b)) {}
   BatchResult collect(Status status) override {
     result.status = std::move(status);
     return std::move(result);
   }
   Frozen<ModelWorkerBatch> batch;
-  std::shared_ptr<HostEvent> done = std::make_shared<HostEvent>();
   BatchResult result;
 };
 
@@ -36,36 +32,51 @@ PendingForward FakeWorker::forward_batch_generation(Frozen<ModelWorkerBatch> bat
   // It can go to another process: what arrives there is what was sent.
   if (from_bytes(to_bytes(*batch)) != *batch) error("batch {} does not survive its bytes", batch->id);
   auto launch = std::make_shared<Launch>(std::move(batch));
+  std::erase_if(outstanding_, [](const auto& l) { return l->collected || l->recalled(); });
+  outstanding_.push_back(launch);
+  if (outstanding_.size() > kMaxOutstanding) error("{} launches outstanding", outstanding_.size());
   launched_.push_back(launch);
-  if (launched_.size() > 2) error("{} launches outstanding", launched_.size());
   if (!held_) run_one();
   return PendingForward(launch);
 }
 
 bool FakeWorker::run_one() {
-  if (launched_.empty()) return false;
-  const std::shared_ptr<Launch> launch = launched_.front();
-  launched_.pop_front();
-  run(*launch);
-  return true;
+  while (!launched_.empty()) {
+    const std::shared_ptr<Launch> launch = launched_.front();
+    launched_.pop_front();
+    if (!launch->try_take()) continue;
+    run(*launch);
+    return true;
+  }
+  return false;
 }
 
 void FakeWorker::run(Launch& launch) {
   const ModelWorkerBatch& batch = *launch.batch;
   Step& step = steps_.emplace_back(Step{.mode = batch.mode, .rows = int32_t(batch.rows.size())});
-  launch.launch_done.set();
   launch.result.batch_id = batch.id;
   if (!fail_.empty()) {
     step.failed = true;
-    launch.done->set(fail_.front());
+    // Who was to be admitted is not known to the device: rows of theirs that are launched already fail there.
+    for (const SlotInit& init : batch.slot_inits) slots_.at(init.slot) = {};
+    launch.copy_done.set(fail_.front());
     fail_.pop_front();
     return;
   }
   apply(batch);
   count(batch, step);
-  for (const BatchRow& row : batch.rows) write_row(batch, row);
-  for (const BatchRow& row : batch.rows) launch.result.rows.push_back(read_row(batch, row));
-  launch.done->set();
+  std::vector<RowResult>& results = launch.result.rows;
+  for (const BatchRow& row : batch.rows) {
+    int32_t first_id = batch.input_ids.at(row.input_begin);
+    results.emplace_back().status = take_row(row, first_id);
+    if (results.back().status == RowStatus::kOk) write_row(batch, row, first_id);
+  }
+  for (size_t i = 0; i < results.size(); i++) {
+    if (results[i].status == RowStatus::kOk) results[i] = read_row(batch, batch.rows[i]);
+    step.dropped_rows += results[i].status == RowStatus::kDropped;
+    step.failed_rows += results[i].status == RowStatus::kFailed;
+  }
+  launch.copy_done.set();
 }
 
 void FakeWorker::count(const ModelWorkerBatch& batch, Step& step) const {
@@ -85,7 +96,8 @@ void FakeWorker::apply(const ModelWorkerBatch& batch) {
       continue;
     }
     Slot& slot = slots_[init.slot];
-    slot = {.used = true,
+    slot = {.epoch = init.epoch,
+            .kv_end = init.cached_tokens,
             .params = init.params,
             .known = init.prompt_ids,
             .prompt_len = int32_t(init.prompt_ids.size())};
@@ -93,6 +105,7 @@ void FakeWorker::apply(const ModelWorkerBatch& batch) {
     std::ranges::fill(page_table_[init.slot], kDumpPage);
   }
   for (const PageWrite& write : batch.page_writes) {
+    if (slots_.at(write.slot).epoch == 0) continue;  // its admission failed
     int32_t& entry = page_table_[write.slot].at(write.index);
     if (entry != kDumpPage)
       error("batch {}: row of slot {} is rewritten at {}", batch.id, write.slot, write.index);
@@ -111,11 +124,23 @@ FakeWorker::Cell* FakeWorker::cell(const BatchRow& row, int32_t pos) {
   return &pages_[page][pos % config_.page_size];
 }
 
-void FakeWorker::write_row(const ModelWorkerBatch& batch, const BatchRow& row) {
+RowStatus FakeWorker::take_row(const BatchRow& row, int32_t& first_id) const {
+  const Slot& slot = slots_.at(row.slot);
+  if (slot.epoch != row.epoch || slot.kv_end != row.start_pos) return RowStatus::kFailed;
+  if (!is_placeholder(first_id)) return RowStatus::kOk;
+  const int32_t outputs = int32_t(slot.known.size()) - slot.prompt_len;
+  if (placeholder_slot(first_id) != row.slot || row.output_index != outputs || outputs == 0)
+    return RowStatus::kFailed;
+  first_id = slot.known.back();
+  const TokenEnd end = ends_by_token(slot.params, config_.eos_ids, outputs - 1, first_id);
+  return end == TokenEnd::kNo ? RowStatus::kOk : RowStatus::kDropped;
+}
+
+void FakeWorker::write_row(const ModelWorkerBatch& batch, const BatchRow& row, int32_t first_id) {
   const Slot& slot = slots_[row.slot];
-  if (!slot.used) return error("batch {}: slot {} was never initialised", batch.id, row.slot);
   for (int32_t i = 0; i < row.n_tokens; i++) {
-    const int32_t pos = row.start_pos + i, id = batch.input_ids.at(row.input_begin + i);
+    const int32_t pos = row.start_pos + i;
+    const int32_t id = i == 0 ? first_id : batch.input_ids.at(row.input_begin + i);
     if (is_placeholder(id)) error("batch {}: a placeholder for slot {}", batch.id, placeholder_slot(id));
     if (pos >= int32_t(slot.known.size()) || slot.known[pos] != id) {
       error("batch {}: slot {} gets {} at position {}", batch.id, row.slot, id, pos);
@@ -131,7 +156,7 @@ void FakeWorker::write_row(const ModelWorkerBatch& batch, const BatchRow& row) {
 RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& row) {
   RowResult result;
   Slot& slot = slots_[row.slot];
-  if (!slot.used) return result;
+  slot.kv_end = row.start_pos + row.n_tokens;
   std::vector<int32_t> context;
   for (int32_t pos = 0; pos < row.start_pos + row.n_tokens; pos++) {
     const Cell* c = cell(row, pos);

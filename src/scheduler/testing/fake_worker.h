@@ -24,7 +24,7 @@ class FakeWorker : public ModelWorkerClient {
 
   // By default a launch computes at once. Held, it waits for run_one().
   void hold(bool held) { held_ = held; }
-  bool run_one();  // false: nothing is launched
+  bool run_one();  // false: nothing is launched. A recalled launch is passed over
 
   // The scheduler's on_page_freed: the page's content is gone.
   void poison(int32_t page);
@@ -36,7 +36,7 @@ class FakeWorker : public ModelWorkerClient {
 
   struct Step {
     ForwardMode mode;
-    int32_t prefill_tokens = 0, decode_rows = 0, rows = 0;
+    int32_t prefill_tokens = 0, decode_rows = 0, rows = 0, dropped_rows = 0, failed_rows = 0;
     bool failed = false;
   };
   const std::vector<Step>& steps() const { return steps_; }
@@ -46,7 +46,8 @@ class FakeWorker : public ModelWorkerClient {
  private:
   struct Launch;
   struct Slot {
-    bool used = false;
+    uint32_t epoch = 0;  // 0: never used
+    int32_t kv_end = 0;
     SamplingParams params;
     std::vector<int32_t> known;  // prompt and outputs
     int32_t prompt_len = 0;
@@ -60,7 +61,9 @@ class FakeWorker : public ModelWorkerClient {
   void run(Launch& launch);
   void count(const ModelWorkerBatch& batch, Step& step) const;
   void apply(const ModelWorkerBatch& batch);
-  void write_row(const ModelWorkerBatch& batch, const BatchRow& row);
+  // The row's first id, or why the row does not run.
+  RowStatus take_row(const BatchRow& row, int32_t& first_id) const;
+  void write_row(const ModelWorkerBatch& batch, const BatchRow& row, int32_t first_id);
   RowResult read_row(const ModelWorkerBatch& batch, const BatchRow& row);
   Cell* cell(const BatchRow& row, int32_t pos);
   template <class... Args>
@@ -73,6 +76,7 @@ class FakeWorker : public ModelWorkerClient {
   std::vector<std::vector<int32_t>> page_table_;
   std::vector<Slot> slots_;
   std::deque<std::shared_ptr<Launch>> launched_;
+  std::vector<std::shared_ptr<Launch>> outstanding_;  // launched, result not taken
   std::deque<Status> fail_;
   bool held_ = false;
   uint64_t last_id_ = 0;

@@ -44,11 +44,12 @@ Request make_request(RequestId id, std::vector<int32_t> prompt_ids, int32_t max_
   return r;
 }
 
-Harness::Harness(SchedulerConfig c)
+Harness::Harness(SchedulerConfig c, EventLoop loop)
     : config(std::move(c)), tokens(small_vocabulary(config.vocab_size)), worker(config) {
-  scheduler = std::make_unique<Scheduler>(
-      config,
-      Scheduler::Deps{worker, *this, inbox, tokens, metrics, [this](int32_t page) { worker.poison(page); }});
+  scheduler =
+      std::make_unique<Scheduler>(config, Scheduler::Deps{worker, worker, *this, inbox, tokens, metrics,
+                                                          [this](int32_t page) { worker.poison(page); }});
+  scheduler->set_loop(loop);
 }
 
 Harness::~Harness() {
@@ -61,10 +62,10 @@ void Harness::push(SchedulerMessage message) {
 }
 
 LoopWait Harness::step() {
-  const LoopWait wait = scheduler->step_normal();
+  const LoopWait wait = scheduler->step();
   steps++;
   EXPECT_EQ(scheduler->check_memory(), "") << "after step " << steps;
-  if (wait == LoopWait::kResult) worker.run_one();
+  if (wait == LoopWait::kResult || wait == LoopWait::kResultOrRequests) worker.run_one();
   return wait;
 }
 

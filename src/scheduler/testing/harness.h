@@ -27,12 +27,13 @@ struct Received {
 
 class Harness : public TokenSink {
  public:
-  explicit Harness(SchedulerConfig config);
+  explicit Harness(SchedulerConfig config, EventLoop loop = EventLoop::kNormal);
   ~Harness() override;
 
   void send(Request request) { push(std::make_unique<Request>(std::move(request))); }
   void abort(RequestId id) { push(AbortRequest{id}); }
   void flush(std::function<void(int64_t)> done) { push(FlushCache{std::move(done)}); }
+  void switch_loop(EventLoop to, std::function<void()> done = {}) { push(SwitchLoop{to, std::move(done)}); }
   void close() { inbox.close(); }
 
   // One step of the loop; a held worker runs when the loop would wait for it.
