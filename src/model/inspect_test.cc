@@ -59,7 +59,7 @@ TEST(InspectModel, unknown_architecture_is_an_error) {
   const testing::Bytes bytes = writer.finish();
   const GgufFile file = GgufFile::parse("tiny.gguf", bytes).value();
   EXPECT_EQ(inspect_model(file).status().message(),
-            "tiny.gguf: architecture 'mamba' is not known; known are: llama, gemma3");
+            "tiny.gguf: architecture 'mamba' is not known; known are: llama, gemma3, sim");
 }
 
 }  // namespace

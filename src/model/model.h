@@ -15,10 +15,11 @@ namespace gapless {
 
 // The numbers of an architecture that the layers above need.
 struct ModelConfig {
-  std::string architecture;  // "llama", "gemma3"
+  std::string architecture;  // "llama", "gemma3", "sim"
   std::string name;          // general.name of the file
   int32_t n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, vocab_size = 0;
   int32_t context_length = 0;
+  int64_t max_kv_tokens = 0;  // what fits the machine that a simulated model stands for; 0: memory decides
   int64_t n_params = 0;
   std::string quantisation;  // "Q4_1": the type of most weight bytes
 

@@ -326,7 +326,7 @@ TEST(LoadModel, unknown_architecture_lists_the_known_ones) {
   const auto arch = [](const std::string& name) {
     return config_error([=](GgufWriter& w) { w.add_string("general.architecture", name); });
   };
-  EXPECT_EQ(arch("mamba"), "tiny.gguf: architecture 'mamba' is not known; known are: llama, gemma3");
+  EXPECT_EQ(arch("mamba"), "tiny.gguf: architecture 'mamba' is not known; known are: llama, gemma3, sim");
   EXPECT_EQ(config_error([](GgufWriter&) {}), "tiny.gguf: metadata key 'general.architecture' is missing");
 }
 

@@ -4,6 +4,7 @@
 
 #include "model/gemma3.h"
 #include "model/llama.h"
+#include "model/sim/sim_model.h"
 
 namespace gapless {
 namespace {
@@ -16,6 +17,7 @@ struct Architecture {
 constexpr Architecture kArchitectures[] = {
     {"llama", load_llama},
     {"gemma3", load_gemma3},
+    {"sim", load_sim},
 };
 
 const Architecture* find(std::string_view name) {

@@ -1,10 +1,12 @@
-#include "model/testing/gguf_writer.h"
+#include "model/gguf_writer.h"
 
 #include <cstdio>
 #include <cstring>
 
-namespace gapless::testing {
+namespace gapless {
 namespace {
+
+using Bytes = std::vector<std::byte>;
 
 constexpr size_t kAlignment = 32;  // of files without general.alignment
 
@@ -86,7 +88,8 @@ void GgufWriter::add_raw(std::string_view key, uint32_t type, std::span<const st
   put_bytes(metadata_, value.data(), value.size());
 }
 
-void GgufWriter::add_tensor(std::string_view name, std::span<const int64_t> dims, DType type, Bytes data) {
+void GgufWriter::add_tensor(std::string_view name, std::span<const int64_t> dims, DType type,
+                            std::vector<std::byte> data) {
   tensors_.push_back({std::string(name), {dims.begin(), dims.end()}, type, std::move(data)});
 }
 
@@ -95,7 +98,7 @@ void GgufWriter::remove_tensor(std::string_view name) {
   CHECK_EQ(removed, 1u);
 }
 
-Bytes GgufWriter::finish() const {
+std::vector<std::byte> GgufWriter::finish() const {
   Bytes out;
   put_bytes(out, "GGUF", 4);
   put(out, version_);
@@ -128,4 +131,4 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   return {};
 }
 
-}  // namespace gapless::testing
+}  // namespace gapless

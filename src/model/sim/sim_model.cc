@@ -1,0 +1,153 @@
+#include "model/sim/sim_model.h"
+
+namespace gapless {
+namespace {
+
+// Elements of K and V of consecutive positions of a slot. The cache has one layer, one head, one element.
+class PositionCursor {
+ public:
+  PositionCursor(const KvView& kv, int32_t slot, int32_t position)
+      : kv_(kv),
+        pages_(kv.page_table + slot * kv.ld_page_table + position / kv.page_size),
+        offset_(position % kv.page_size) {}
+
+  void next() {
+    if (++offset_ < kv_.page_size) return;
+    offset_ = 0;
+    ++pages_;
+  }
+  uint16_t& k() const { return kv_.k[at()]; }
+  uint16_t& v() const { return kv_.v[at()]; }
+
+ private:
+  int64_t at() const { return int64_t(*pages_) * kv_.page_size + offset_; }
+
+  const KvView& kv_;
+  const int32_t* pages_;
+  int32_t offset_;
+};
+
+struct ForwardParams {
+  ForwardInputs in;
+  KvView kv;
+  SimModel model;
+  uint64_t* hashes;  // [n_logit_rows]
+};
+
+int32_t one_chunk(const ForwardParams&) {
+  return 1;
+}
+
+void run_write(const ForwardParams& p, int32_t, OpContext& context) {
+  context.work(sim_work(p.model, p.in));
+  for (int32_t r = 0; r < *p.in.n_rows; ++r) {
+    const PositionCursor at(p.kv, p.in.slots[r], p.in.positions[r]);
+    at.k() = uint16_t(p.in.ids[r]);
+    at.v() = uint16_t(p.in.positions[r]);
+  }
+}
+
+// What is hashed for a position is its id only if K and V are this position's.
+uint64_t hash_back(const KvView& kv, int32_t slot, int32_t n, SimReadback readback) {
+  uint64_t hash = sim_seed(n);
+  for_each_sim_range(n, readback, [&](int32_t begin, int32_t end) {
+    PositionCursor at(kv, slot, begin);
+    for (int32_t p = begin; p < end; ++p, at.next())
+      hash = sim_mix(hash, uint64_t(at.k()) | uint64_t(uint16_t(at.v() ^ uint16_t(p))) << 16);
+  });
+  return hash;
+}
+
+int32_t chunk_per_logit_row(const ForwardParams& p) {
+  return *p.in.n_logit_rows;
+}
+void run_read(const ForwardParams& p, int32_t i, OpContext&) {
+  const int32_t row = p.in.logit_rows[i];
+  p.hashes[i] = hash_back(p.kv, p.in.slots[row], p.in.positions[row] + 1, sim_readback(p.model));
+}
+
+struct LogitParams {
+  Rows rows;
+  const uint64_t* hashes;
+  int32_t vocab;
+  float* logits;
+  int64_t ld;
+};
+
+int32_t chunk_per_row(const LogitParams& p) {
+  return p.rows.size();
+}
+void run_logits(const LogitParams& p, int32_t i, OpContext&) {
+  const uint64_t hash = p.hashes[p.rows.begin + i];
+  float* const out = p.logits + i * p.ld;
+  for (int32_t t = 0; t < p.vocab; ++t) out[t] = sim_logit(hash, t);
+}
+
+class SimulatedModel final : public Model {
+ public:
+  explicit SimulatedModel(const SimProfile& profile) : model_(profile.model) {
+    CHECK(model_.vocab_size >= kSimMinVocab && model_.vocab_size <= kSimMaxVocab, "vocabulary {}",
+          model_.vocab_size);
+    config_.architecture = "sim";
+    config_.name = profile.name;
+    config_.n_layers = config_.dim = config_.n_heads = config_.n_kv_heads = config_.head_dim =
+        config_.ffn_dim = 1;
+    config_.vocab_size = model_.vocab_size;
+    config_.context_length = model_.context_length;
+    config_.max_kv_tokens = model_.max_kv_tokens;
+    config_.n_params = model_.matmul_params;
+    config_.quantisation = "none";
+  }
+  const ModelConfig& config() const override { return config_; }
+
+  Status reserve(Device& device, int32_t max_rows) override {
+    ASSIGN_OR_RETURN(hashes_, device.allocate(size_t(max_rows) * sizeof(uint64_t), MemoryKind::kDevice));
+    return {};
+  }
+
+  void forward(OpList& ops, const OpTable&, const ForwardInputs& in, const KvView& kv) override {
+    const ForwardParams params{in, kv, model_, hashes_.as<uint64_t>()};
+    ops.push<one_chunk, run_write>("sim_write", params);
+    ops.push<chunk_per_logit_row, run_read>("sim_read", params);
+  }
+
+  void logits(OpList& ops, const OpTable&, const ForwardInputs& in, int32_t begin, int32_t cap, float* logits,
+              int64_t ld) override {
+    ops.push<chunk_per_row, run_logits>(
+        "sim_logits",
+        LogitParams{{in.n_logit_rows, begin, cap}, hashes_.as<uint64_t>(), model_.vocab_size, logits, ld});
+  }
+
+ private:
+  const SimModel model_;
+  ModelConfig config_;
+  Buffer hashes_;
+};
+
+}  // namespace
+
+OpWork sim_work(const SimModel& model, const ForwardInputs& in) {
+  const int32_t n = *in.n_rows;
+  if (n == 0) return {};
+  OpWork work{double(model.weight_bytes), 0};
+  for (int32_t r = 0; r < n; ++r) {
+    const double context = in.positions[r] + 1;
+    const bool last_of_sequence = r + 1 == n || in.slots[r + 1] != in.slots[r];
+    if (last_of_sequence) work.bytes += context * double(model.kv_bytes_per_token);
+    work.flops += 2 * double(model.matmul_params) + context * double(model.attention_flops);
+  }
+  return work;
+}
+
+std::unique_ptr<Model> make_sim_model(const SimProfile& profile) {
+  return std::make_unique<SimulatedModel>(profile);
+}
+
+Result<std::unique_ptr<Model>> load_sim(const GgufFile& file, Device&, const LoadOptions&) {
+  ASSIGN_OR_RETURN(const std::string_view name, file.metadata().get_string("sim.profile"));
+  const Result<SimProfile> profile = find_sim_profile(name);
+  if (!profile) return Status::invalid("{}: {}", file.name(), profile.status().message());
+  return make_sim_model(*profile);
+}
+
+}  // namespace gapless
