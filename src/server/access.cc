@@ -59,6 +59,12 @@ Status AccessRules::authorize(const HttpRequest& request) const {
                                             : "this API key is not known here"};
 }
 
+Status AccessRules::authorize_operator(const HttpRequest& request) const {
+  if (!api_keys_.empty() || request.from_this_machine) return {};
+  return Status::invalid(
+      "this path is for callers on the same machine, or with an API key: the server has none (--api-key)");
+}
+
 bool AccessRules::origin_allowed(const std::string& origin) const {
   if (origin.empty() || !is_header_text(origin)) return false;
   return std::any_of(cors_origins_.begin(), cors_origins_.end(),

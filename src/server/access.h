@@ -20,6 +20,9 @@ class AccessRules {
   // kUnauthenticated when keys are set and the request carries none of them. /health, /ready and preflights
   // need no key.
   Status authorize(const HttpRequest& request) const;
+  // Endpoints that show or change how the server works, besides authorize(): where no key is set, only
+  // callers on this machine may. The error is a 403.
+  Status authorize_operator(const HttpRequest& request) const;
   // The answer to a CORS preflight.
   HttpResponse preflight(const HttpRequest& request) const;
   // The headers that let a page of the request's origin read the response. The origin is named, never "*":

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "server/api_error.h"
+#include "server/listen_socket.h"
 
 namespace gapless {
 
@@ -44,7 +45,11 @@ std::string chunk_of(std::string_view data, bool last) {
 }  // namespace
 
 Connection::Connection(ConnectionHost& host, Socket socket, bool overloaded)
-    : host_(host), socket_(std::move(socket)), overloaded_(overloaded), wake_timer_(socket_.get_executor()) {
+    : host_(host),
+      socket_(std::move(socket)),
+      overloaded_(overloaded),
+      from_this_machine_(peer_is_this_machine(socket_.native_handle())),
+      wake_timer_(socket_.get_executor()) {
   const int on = 1;
   setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on,
              sizeof on);  // a unix socket refuses it, harmlessly

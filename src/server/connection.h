@@ -97,6 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ConnectionHost& host_;
   Socket socket_;
   const bool overloaded_;
+  const bool from_this_machine_;
   boost::beast::flat_buffer buffer_;
   boost::asio::steady_timer wake_timer_;
   bool woken_ = false;

@@ -112,6 +112,7 @@ net::awaitable<std::optional<HttpRequest>> Connection::read_request() {
     co_await reject_unreadable(request, error);
     co_return std::nullopt;
   }
+  request.from_this_machine = from_this_machine_;
   incoming.describe(request);
   http10_ = incoming.parser.get().version() < 11;
   keep_alive_ = incoming.parser.keep_alive();

@@ -1,5 +1,7 @@
 #include "server/endpoints.h"
 
+#include <charconv>
+#include <limits>
 #include <mutex>
 #include <optional>
 
@@ -110,6 +112,19 @@ Result<std::string> detokenize_body(const Serving& serving, std::string text) {
   return out;
 }
 
+// What /trace was asked for, as the clock's earliest time.
+Result<double> trace_start(const std::string& query) {
+  constexpr std::string_view kName = "seconds=";
+  if (query.empty()) return -std::numeric_limits<double>::infinity();
+  double seconds = 0;
+  const char* const end = query.data() + query.size();
+  const bool ok = query.starts_with(kName) && query.size() > kName.size() &&
+                  std::from_chars(query.data() + kName.size(), end, seconds).ptr == end;
+  if (ok && seconds > 0) return steady_seconds() - seconds;
+  return Status::invalid("/trace takes seconds=N, a number above 0; it was asked for '{}'", printable(query))
+      .with_param("seconds");
+}
+
 }  // namespace
 
 HttpResponse json_response(std::string body) {
@@ -121,7 +136,7 @@ HttpResponse json_response(std::string body) {
 HttpResponse describe_endpoints() {
   return json_response(
       R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
-      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics"]})"
+      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace"]})"
       "\n");
 }
 
@@ -154,6 +169,14 @@ HttpResponse show_metrics(EngineApi& engine) {
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = engine.metrics().prometheus_text();
   return response;
+}
+
+std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request) {
+  auto job = [query = request.query](const Serving& served, const std::string&) -> Result<std::string> {
+    ASSIGN_OR_RETURN(const double since, trace_start(query));
+    return served.engine.tracer().chrome_json(since);
+  };
+  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), std::move(job));
 }
 
 std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request) {

@@ -15,6 +15,9 @@ HttpResponse list_models(const ModelFacts& model);
 // GET /v1/models/{name}
 HttpResponse show_model(const ModelFacts& model, const std::string& name, const std::string& request_id);
 HttpResponse show_metrics(EngineApi& engine);
+// GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept. On the text
+// pool.
+std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
 // POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
 // pool.
 std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request);

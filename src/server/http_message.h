@@ -23,6 +23,7 @@ struct HttpRequest {
   std::string unique;  // always generated: no other request has it
   std::string authorization, origin, content_encoding;
   std::string preflight_method, preflight_headers;  // Access-Control-Request-*
+  bool from_this_machine = false;  // a unix socket or a loopback address, which may be a proxy's
   std::string body;
   std::chrono::steady_clock::time_point received;
 };

@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/trace_names.h"
 #include "server/connection.h"
 #include "server/listen_socket.h"
 #include "server/router.h"
@@ -128,6 +129,7 @@ class HttpServer::Impl final : public ConnectionHost {
     return size_t(config.max_connections > 0 ? std::min<int64_t>(config.max_connections, most) : most);
   }
 
+  void event_loop();
   net::awaitable<void> accept_loop(net::posix::stream_descriptor& acceptor, int family);
   net::awaitable<void> tick_loop();
   void admit(int fd, int family);
@@ -160,7 +162,18 @@ void HttpServer::Impl::start() {
   for (size_t i = 0; i < acceptors_.size(); i++) {
     net::co_spawn(io_, accept_loop(acceptors_[i], sockets_[i].family), net::detached);
   }
-  thread_ = NamedThread("http", [this] { io_.run(); });
+  thread_ = NamedThread("http", [this] { event_loop(); });
+}
+
+// io_context::run in two halves: sleep until something is ready, then run all that is, in one span.
+void HttpServer::Impl::event_loop() {
+  while (io_.run_one() > 0) {
+    const double begin = steady_seconds();
+    const size_t handlers = io_.poll();
+    if (handlers == 0) continue;
+    if (const auto serving = router_.serving())
+      serving->trace.add(trace::kBurst, begin, steady_seconds(), int64_t(handlers));
+  }
 }
 
 net::awaitable<void> HttpServer::Impl::accept_loop(net::posix::stream_descriptor& acceptor, int family) {

@@ -141,6 +141,25 @@ Result<std::vector<ListenSocket>> open_listen_sockets(const ServerConfig& config
   return sockets;
 }
 
+bool is_this_machine(const sockaddr_storage& address) {
+  const auto is_loopback = [](uint32_t ip) { return ip >> 24 == 127; };
+  if (address.ss_family == AF_UNIX) return true;
+  if (address.ss_family == AF_INET)
+    return is_loopback(ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr));
+  if (address.ss_family != AF_INET6) return false;
+  const in6_addr& ip = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (!IN6_IS_ADDR_V4MAPPED(&ip)) return IN6_IS_ADDR_LOOPBACK(&ip);
+  uint32_t within = 0;
+  std::memcpy(&within, ip.s6_addr + 12, sizeof within);
+  return is_loopback(ntohl(within));
+}
+
+bool peer_is_this_machine(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  return getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && is_this_machine(address);
+}
+
 int64_t raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;

@@ -1,6 +1,8 @@
 // Sockets that listen, made before the model loads: a port that is taken is known at once.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -35,6 +37,11 @@ struct ListenSocket {
 
 // All addresses of config.host, or an error with the address and the system's reason. Non-blocking sockets.
 Result<std::vector<ListenSocket>> open_listen_sockets(const ServerConfig& config);
+
+// Whether an address is this machine itself: loopback, also as IPv4 within IPv6, or a unix socket.
+bool is_this_machine(const sockaddr_storage& address);
+// The same of the other end of a connection; false if it has gone.
+bool peer_is_this_machine(int fd);
 
 // Raises the soft limit of open descriptors to the hard one, logs it, and returns it.
 int64_t raise_descriptor_limit();

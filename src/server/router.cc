@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 
+#include "base/trace_names.h"
 #include "server/api_error.h"
 #include "server/endpoints.h"
 #include "server/generation_response.h"
@@ -17,6 +18,7 @@ struct Route {
   std::string_view path;
   bool post;           // POST, else GET and HEAD
   bool while_loading;  // answers without an engine
+  bool for_operators = false;
 };
 
 constexpr Route kRoutes[] = {
@@ -24,6 +26,7 @@ constexpr Route kRoutes[] = {
     {"/health", false, true},
     {"/ready", false, true},
     {"/metrics", false, false},
+    {"/trace", false, false, true},
     {"/v1/models", false, false},
     {"/v1/models/{id}", false, false},
     {"/v1/chat/completions", true, false},
@@ -55,10 +58,11 @@ std::string fingerprint_of(const ModelFacts& model) {
 Router::Router(const ServerConfig& config) : config_(config), access_(config.api_keys, config.cors_origins) {}
 
 void Router::attach(EngineApi& engine) {
-  std::atomic_store(&serving_, std::make_shared<Serving>(Serving{
-                                   engine, ServerMetrics(engine.metrics()),
-                                   RequestLimits{config_.max_completion_logprobs, config_.strict_model},
-                                   config_.max_stream_backlog_bytes, fingerprint_of(engine.model())}));
+  std::atomic_store(&serving_,
+                    std::make_shared<Serving>(
+                        Serving{engine, ServerMetrics(engine.metrics()), engine.tracer().ring(trace::kHttp),
+                                RequestLimits{config_.max_completion_logprobs, config_.strict_model},
+                                config_.max_stream_backlog_bytes, fingerprint_of(engine.model())}));
 }
 
 std::string Router::endpoint_of(const std::string& path) const {
@@ -85,6 +89,8 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
     response.headers.emplace_back("Allow", allowed_methods(*route));
     return response;
   }
+  if (const Status status = access_.authorize_operator(request); route->for_operators && !status.is_ok())
+    return error_response(403, status.message(), "forbidden");
   if (route->while_loading) return std::nullopt;
   if (!serving())
     return error_response(Status(StatusCode::kUnavailable, "the model is still loading"), request.id);
@@ -113,6 +119,9 @@ Reply Router::dispatch(HttpRequest request) {
   if (request.path == "/health") return json_response(R"({"status":"ok"})");
   if (request.path == "/ready") return ready(request.id);
   std::shared_ptr<Serving> serving = this->serving();
+  TraceSpan span(serving->trace, trace::kRequest);
+  span.set_args(int64_t(request.body.size()));
+  if (request.path == "/trace") return show_trace(std::move(serving), std::move(request));
   if (request.method == "POST") return post(std::move(request), std::move(serving));
   return get(request, *serving);
 }

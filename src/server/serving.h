@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/trace.h"
 #include "engine/engine_api.h"
 #include "server/generation_plan.h"
 #include "server/server_metrics.h"
@@ -13,6 +14,7 @@ namespace gapless {
 struct Serving {
   EngineApi& engine;
   ServerMetrics metrics;
+  TraceRing& trace;  // written by the http thread
   RequestLimits limits;
   int64_t max_stream_backlog_bytes;
   std::string fingerprint;  // changes with the model file
