@@ -1,15 +1,31 @@
 #include "apps/args.h"
 
+#include <fmt/ranges.h>
+
+#include "device/registry.h"
+#include "device/sim/sim_profile.h"
 #include "server/access.h"
 
 namespace gapless {
 
 namespace {
 
-void add_model(CLI::App& app, std::string& model) {
-  app.add_option("FILE,--model", model, "A model in GGUF format (version 2 or 3); --model FILE is the same.")
-      ->type_name("FILE")
-      ->required();
+CLI::Option* add_model(CLI::App& app, std::string& model) {
+  return app
+      .add_option("FILE,--model", model, "A model in GGUF format (version 2 or 3); --model FILE is the same.")
+      ->type_name("FILE");
+}
+
+// The simulated device brings a model of its own.
+void require_model(CLI::App& app, const EngineArgs& a) {
+  app.parse_complete_callback([&a] {
+    if (a.model.empty() && !a.device.starts_with("sim")) throw CLI::RequiredError("FILE");
+  });
+}
+
+CLI::Validator device_spec() {
+  return CLI::Validator([](std::string& spec) { return make_device(spec, {}).status().message(); }, "",
+                        "device");
 }
 
 void add_compute_flags(CLI::App& app, EngineArgs& a) {
@@ -23,8 +39,12 @@ void add_compute_flags(CLI::App& app, EngineArgs& a) {
        "of them answers are equal bit "
        "for bit; between them they agree within rounding.")
       ->check(CLI::IsMember({"auto", "avx512", "avx2", "reference"}));
-  flag(app, "--device", a.device, "NAME", "", "The device that computes. cpu is what there is today.")
-      ->check(CLI::IsMember({"cpu"}));
+  flag(app, "--device", a.device, "NAME", "",
+       fmt::format(
+           "The device that computes: cpu, or sim:PROFILE, a simulated accelerator that answers nonsense "
+           "at the speed of the profile and needs no FILE. Profiles: {}.",
+           fmt::join(sim_profile_names(), ", ")))
+      ->check(device_spec());
   flag(app, "--attention-backend", a.attention_backend, "NAME", "",
        "cpu: the kernels of --isa; reference: plain loops for every operation, slow, to compare with.")
       ->check(CLI::IsMember({"cpu", "reference"}));
@@ -91,6 +111,10 @@ void add_schedule_flags(CLI::App& app, EngineArgs& a) {
   toggle(app, "--enable-mixed-chunk,!--no-mixed-chunk", a.mixed_chunk, "on",
          "Compute prompt chunks and running answers in one step. On, because answers do not depend on it and "
          "nobody waits for a prompt.");
+  toggle(
+      app, "--disable-overlap-schedule", a.disable_overlap_schedule, "off",
+      "Prepare a step only when the one before it has been processed. Overlap is on, because answers do not "
+      "depend on it and the device does not wait for the host (docs/overlap.md).");
 }
 
 void add_engine_flags(CLI::App& app, EngineArgs& a) {
@@ -118,6 +142,7 @@ void add_log_flags(CLI::App& app, LogArgs& a) {
 
 void add_serve_flags(CLI::App& app, ServeArgs& a) {
   add_engine_flags(app, a.engine);
+  require_model(app, a.engine);
   flag(app, "--host", a.host, "ADDRESS", "",
        "Address to listen on, or unix:PATH. Only this machine can connect by default; 0.0.0.0 or :: for "
        "everyone (then set "
@@ -156,6 +181,7 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
 
 void add_chat_flags(CLI::App& app, ChatArgs& a) {
   add_engine_flags(app, a.engine);
+  require_model(app, a.engine);
   flag(app, "--system", a.system, "TEXT", "none", "System message.");
   flag(app, "--temperature", a.temperature, "X", "0.7",
        "0: always the most likely token. 0.7 reads well with small models.")
@@ -170,7 +196,7 @@ void add_chat_flags(CLI::App& app, ChatArgs& a) {
 }
 
 void add_inspect_flags(CLI::App& app, InspectArgs& a) {
-  add_model(app, a.model);
+  add_model(app, a.model)->required();
   toggle(app, "--tensors", a.tensors, "off", "List every tensor with its type and shape.");
 }
 
@@ -212,6 +238,21 @@ void add_bench_serve_flags(CLI::App& app, BenchServeArgs& a) {
       ->check(CLI::Range(1, 86400));
 }
 
+void add_trace_flags(CLI::App& app, TraceArgs& a) {
+  app.add_option("FILE", a.file, "A trace: what GET /trace answers.")->type_name("FILE")->required();
+  toggle(app, "--json", a.json, "off", "One JSON object instead of text; lengths are in microseconds.");
+  flag(app, "--longest", a.longest, "N", "", "How many of the longest gaps to show with what the host did then.")
+      ->check(CLI::Range(0, 1000));
+  flag(app, "--svg", a.svg, "FILE", "none",
+       "Draw a part of the trace into this file instead of a report: a lane for each thread and the device, "
+       "its gaps shaded.");
+  flag(app, "--from", a.from, "MS", "in the middle of steady decode",
+       "Where the picture begins, in milliseconds of the trace.")
+      ->check(CLI::Range(0.0, 1e9));
+  flag(app, "--ms", a.ms, "MS", "five steps", "How much time the picture shows, in milliseconds.")
+      ->check(CLI::Range(0.001, 1e6));
+}
+
 Result<EngineOptions> engine_options(const EngineArgs& a) {
   if (a.max_total_tokens > 0 && !a.kv_mem.empty()) {
     return Status::invalid(
@@ -226,6 +267,7 @@ Result<EngineOptions> engine_options(const EngineArgs& a) {
   o.threads = a.threads;
   o.isa = a.isa;
   o.attention_backend = a.attention_backend;
+  o.disable_overlap_schedule = a.disable_overlap_schedule;
   o.kv_dtype = a.kv_cache_dtype == "bf16" ? KvDtype::kBF16 : KvDtype::kF16;
   if (!a.kv_mem.empty()) {
     ASSIGN_OR_RETURN(o.kv_mem_bytes, parse_bytes(a.kv_mem));

@@ -34,6 +34,7 @@ struct EngineArgs {
   bool disable_radix_cache = false;
   bool mixed_chunk = true;
   int32_t max_consecutive_prefill = 1;
+  bool disable_overlap_schedule = false;
   std::string chat_template;
 };
 
@@ -99,11 +100,20 @@ struct BenchServeArgs {
   int32_t timeout = 600;
 };
 
+struct TraceArgs {
+  std::string file;
+  bool json = false;
+  int32_t longest = 5;
+  std::string svg;
+  double from = -1, ms = 0;  // milliseconds; none given: chosen
+};
+
 void add_serve_flags(CLI::App& app, ServeArgs& args);
 void add_chat_flags(CLI::App& app, ChatArgs& args);
 void add_inspect_flags(CLI::App& app, InspectArgs& args);
 void add_bench_flags(CLI::App& app, BenchArgs& args);
 void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
+void add_trace_flags(CLI::App& app, TraceArgs& args);
 
 // The engine's view of the flags. What depends on the model or the machine (sizes, clipping) is the engine's
 // to decide; this refuses what contradicts itself.

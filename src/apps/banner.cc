@@ -21,11 +21,13 @@ std::string stop_ids(const Tokenizer& tokenizer) {
   return text.empty() ? "none: answers end by length or stop strings" : text;
 }
 
-std::string schedule_line(const SchedulerConfig& s) {
+std::string schedule_line(const SchedulerConfig& s, const LoopChoice& loop) {
   const std::string chunk =
       s.chunked_prefill_size < 0 ? "never cut" : fmt::format("{} tokens per step", s.chunked_prefill_size);
   return fmt::format(
-      "loop normal; {} requests at a time, {} may wait; prompts {}; mixed steps {}; prefix cache {}",
+      "loop {}; {} requests at a time, {} may wait; prompts {}; mixed steps {}; prefix cache {}",
+      loop.reason.empty() ? event_loop_name(loop.loop)
+                          : fmt::format("{} ({})", event_loop_name(loop.loop), loop.reason),
       s.max_running_requests, s.max_queued_requests, chunk, s.mixed_chunk ? "on" : "off",
       s.radix_cache ? "on" : "off");
 }
@@ -57,7 +59,7 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
       fmt::format("  context    {} tokens for every request (--context-length)", s.context_length),
       fmt::format("  KV cache   {} tokens shared by all, {} {} (--kv-mem), pages of {}", s.max_total_tokens,
                   human_bytes(double(parts.sizing.kv_bytes)), args.engine.kv_cache_dtype, s.page_size),
-      "  scheduler  " + schedule_line(s),
+      "  scheduler  " + schedule_line(s, engine.loop_at_start()),
       fmt::format("  template   {}", parts.chat_template_source),
       fmt::format("  stop ids   {}", stop_ids(*parts.tokenizer)),
       fmt::format("  access     {}", has_key ? "API key asked for" : "no API key (--api-key-file)"),

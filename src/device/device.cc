@@ -30,7 +30,7 @@ Status HostEvent::wait() {
 }
 
 void HostEvent::set(Status status, StepTimes times) {
-  std::function<void()> callback;
+  Callback callback;  // destroyed without the lock: it may own what owns this event
   {
     std::lock_guard lock(mutex_);
     CHECK(!ready(), "an event is set once");
@@ -38,13 +38,13 @@ void HostEvent::set(Status status, StepTimes times) {
     times_ = times;
     callback = std::exchange(callback_, nullptr);
     ready_.store(true, std::memory_order_release);
+    if (callback) callback(status_);
     // Under the lock: a waiter that is woken may destroy the event as soon as it has the lock.
     changed_.notify_all();
   }
-  if (callback) callback();
 }
 
-void HostEvent::on_set(std::function<void()> callback) {
+void HostEvent::on_set(Callback callback) {
   {
     std::lock_guard lock(mutex_);
     CHECK(!callback_, "an event has one callback");
@@ -53,7 +53,7 @@ void HostEvent::on_set(std::function<void()> callback) {
       return;
     }
   }
-  callback();
+  callback(status_);
 }
 
 }  // namespace gapless

@@ -113,10 +113,12 @@ class Event {
   virtual bool ready() const = 0;
   // Blocks until complete. Not ok: the step failed and none of its results may be read.
   virtual Status wait() = 0;
-  // Calls `callback` once after the event is ready: on the thread that sets it, or at once if it is ready
-  // already. It wakes a thread that waits for several things, so it must be short, must not wait for the
-  // device and must not throw. At most one per event.
-  virtual void on_set(std::function<void()> callback) = 0;
+  // Calls `callback` with the status once the event is ready: on the thread that sets it, or at once if it is
+  // ready already. It is over when wait() returns, so what it uses may go then. It wakes a thread that waits
+  // for several things: it must be short, must not wait for the device or for this event, and must not throw.
+  // At most one per event.
+  using Callback = std::function<void(const Status&)>;
+  virtual void on_set(Callback callback) = 0;
   // Of the step, once ready.
   virtual StepTimes times() const = 0;
 };
@@ -126,7 +128,7 @@ class HostEvent : public Event {
  public:
   bool ready() const override { return ready_.load(std::memory_order_acquire); }
   Status wait() override;
-  void on_set(std::function<void()> callback) override;
+  void on_set(Callback callback) override;
   StepTimes times() const override { return times_; }
   void set(Status status = {}, StepTimes times = {});
 
@@ -136,7 +138,7 @@ class HostEvent : public Event {
   std::atomic<bool> ready_{false};
   Status status_;
   StepTimes times_;  // not changed once ready_
-  std::function<void()> callback_;
+  Callback callback_;
 };
 
 // Memory that a device can read and write. Move-only; returned to its device on destruction.

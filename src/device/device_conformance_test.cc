@@ -276,7 +276,7 @@ TEST_P(DeviceConformance, OnSetIsCalledOnceAfterReady) {
   auto ops = stream_->new_ops();
   ops->push<gate_chunks, gate_run>("gate", GateParams{&open});
   const auto event = stream_->submit(std::move(ops));
-  event->on_set([&] {
+  event->on_set([&](const Status&) {
     calls_when_ready.fetch_add(event->ready());
     calls.fetch_add(1);
   });
@@ -290,7 +290,7 @@ TEST_P(DeviceConformance, OnSetIsCalledOnceAfterReady) {
   const auto done = stream_->submit(stream_->new_ops());
   EXPECT_TRUE(done->wait().is_ok());
   int at_once = 0;
-  done->on_set([&] { ++at_once; });
+  done->on_set([&](const Status&) { ++at_once; });
   EXPECT_EQ(at_once, 1);
 }
 
@@ -302,7 +302,7 @@ TEST_P(DeviceConformance, OnSetMaySubmit) {
   ops->push<gate_chunks, gate_run>("gate", GateParams{&open});
   const auto first = stream_->submit(std::move(ops));
   HostEvent submitted;
-  first->on_set([&] {
+  first->on_set([&](const Status&) {
     auto more = stream_->new_ops();
     more->push<one_chunk, log_run>("log", LogParams{&log, 7, 0});
     second = stream_->submit(std::move(more));

@@ -22,21 +22,29 @@ uint64_t random_seed() {
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
   ASSIGN_OR_RETURN(LoadedModel parts, load_parts(options));
-  std::unique_ptr<Engine> engine(new Engine(std::move(parts), options.text_threads));
+  std::unique_ptr<Engine> engine(new Engine(std::move(parts), options));
   engine->start();
   return engine;
 }
 
-Engine::Engine(LoadedModel parts, int32_t text_threads)
+Engine::Engine(LoadedModel parts, const EngineOptions& options)
     : parts_(std::move(parts)),
+      loop_(choose_loop(options)),
       intake_(*parts_.tokenizer, parts_.chat_template.get(), parts_.sizing.scheduler),
-      text_pool_(text_threads, kMaxQueuedTexts) {}
+      text_pool_(options.text_threads, kMaxQueuedTexts) {}
 
 Engine::~Engine() {
   stop();
 }
 
+// A device that looks for bugs spoils pages the moment the scheduler gives them up.
+KvAllocator::FreedHook Engine::page_freed_hook() {
+  if (!parts_.device->poisons()) return {};
+  return [this](int32_t page) { parts_.runner->poison_page(page); };
+}
+
 void Engine::start() {
+  parts_.overlap_worker->start();
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),
                                     [this](RequestId id) { forget(id); });
@@ -47,8 +55,10 @@ void Engine::start() {
                       .sink = *detokenizer_,
                       .inbox = inbox_,
                       .token_bytes = {parts_.tokenizer, &parts_.tokenizer->token_bytes()},
-                      .metrics = metrics_});
-  scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->run(EventLoop::kNormal); });
+                      .metrics = metrics_,
+                      .tracer = tracer_,
+                      .on_page_freed = page_freed_hook()});
+  scheduler_thread_ = NamedThread("scheduler", [this] { scheduler_->run(loop_.loop); });
 }
 
 Status Engine::ready() const {
@@ -151,6 +161,14 @@ int64_t Engine::flush_cache() {
   std::future<int64_t> dropped = done->get_future();
   if (!inbox_.try_push(FlushCache{[done](int64_t tokens) { done->set_value(tokens); }})) return -1;
   return dropped.get();
+}
+
+bool Engine::switch_loop(EventLoop to) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> switched = done->get_future();
+  if (!inbox_.try_push(SwitchLoop{to, [done] { done->set_value(); }})) return false;
+  switched.wait();
+  return true;
 }
 
 void Engine::stop() {

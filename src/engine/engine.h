@@ -14,6 +14,7 @@
 #include "engine/engine_api.h"
 #include "engine/intake.h"
 #include "engine/loader.h"
+#include "engine/loop_choice.h"
 #include "engine/text_pool.h"
 #include "engine/watchdog.h"
 #include "scheduler/scheduler.h"
@@ -38,6 +39,7 @@ class Engine : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  bool switch_loop(EventLoop to) override;
   bool run_on_text_pool(std::function<void()> job) override { return text_pool_.run(std::move(job)); }
 
   // From now on ready() fails and submit() refuses; what runs goes on. Any thread.
@@ -50,11 +52,13 @@ class Engine : public EngineApi {
   int64_t flush_cache();
 
   const LoadedModel& parts() const { return parts_; }
+  const LoopChoice& loop_at_start() const { return loop_; }
   const Scheduler& scheduler() const { return *scheduler_; }
 
  private:
-  Engine(LoadedModel parts, int32_t text_threads);
+  Engine(LoadedModel parts, const EngineOptions& options);
   void start();
+  KvAllocator::FreedHook page_freed_hook();
   void admit(RequestId id, const GenerateRequest& request, std::shared_ptr<ResponseSink> sink);
   void forget(RequestId id);
 
@@ -64,6 +68,7 @@ class Engine : public EngineApi {
   MetricsRegistry metrics_;
   Tracer tracer_;
   LoadedModel parts_;
+  const LoopChoice loop_;
   Intake intake_;
   Queue<SchedulerMessage> inbox_;
   std::unique_ptr<Detokenizer> detokenizer_;

@@ -11,7 +11,7 @@
 namespace gapless {
 
 struct EngineOptions {
-  std::string model_path;
+  std::string model_path;         // empty: the simulated model, on device sim only
   std::string served_model_name;  // empty: the file's name without .gguf
   std::string chat_template;      // empty: the file's own; else a built-in name or a path
   std::string device = "cpu";
@@ -22,6 +22,7 @@ struct EngineOptions {
   int64_t kv_mem_bytes = 0;    // 0: a quarter of the memory limit; ignored when max_total_tokens is set
   int32_t context_length = 0;  // 0: the model's own
   int32_t text_threads = 2;
+  bool disable_overlap_schedule = false;  // the normal loop: compute, then think, then compute
   // max_total_tokens 0: from kv_mem_bytes. context_length, vocab_size and eos_ids are filled in by the
   // engine.
   SchedulerConfig scheduler;

@@ -5,8 +5,10 @@
 #include <future>
 
 #include "device/registry.h"
+#include "device/sim/sim_device.h"
 #include "model/gguf.h"
 #include "model/registry.h"
+#include "model/sim/sim_file.h"
 
 namespace gapless {
 namespace {
@@ -40,6 +42,16 @@ Result<OpTable> choose_ops(const EngineOptions& options, Isa isa) {
   return table;
 }
 
+// The file of --model; without one, `memory` gets the model that the simulated device stands for.
+Result<GgufFile> open_model(const EngineOptions& options, const Device& device,
+                            std::vector<std::byte>& memory) {
+  if (!options.model_path.empty()) return GgufFile::open(options.model_path);
+  const auto* sim = dynamic_cast<const SimDevice*>(&device);
+  if (!sim) return usage(Result<GgufFile>(Status::invalid("give FILE, the path of a .gguf model")));
+  memory = sim_model_file(sim->profile());
+  return GgufFile::parse(device.name(), memory);
+}
+
 // The template asked for, else the file's own, else none; `source` says which, or why there is none and what
 // to do.
 Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& options,
@@ -63,9 +75,9 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
 
 ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
                     const LoadedModel& parts) {
-  const std::filesystem::path path(options.model_path);
+  const std::filesystem::path path(file.name());
   return {.id = options.served_model_name.empty() ? path.stem().string() : options.served_model_name,
-          .path = options.model_path,
+          .path = file.name(),
           .architecture = config.architecture,
           .name = config.name,
           .quantisation = config.quantisation,
@@ -118,8 +130,9 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   ASSIGN_OR_RETURN(const Isa isa, usage(parse_isa(options.isa)));
   ASSIGN_OR_RETURN(OpTable table, usage(choose_ops(options, isa)));
   parts.table = std::make_unique<OpTable>(table);
-  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model_path));
   ASSIGN_OR_RETURN(parts.device, usage(make_device(options.device, {.threads = parts.threads.threads})));
+  std::vector<std::byte> made_file;
+  ASSIGN_OR_RETURN(const GgufFile file, open_model(options, *parts.device, made_file));
 
   // The tokenizer of a large vocabulary takes as long as the weights: side by side.
   auto tokenizer = std::async(std::launch::async, [&] { return load_tokenizer(file.metadata()); });

@@ -39,7 +39,8 @@ Result<Sizing> resolve_sizing(const EngineOptions& options, const ModelConfig& m
   if (s.max_total_tokens == 0) {
     const int64_t bytes = options.kv_mem_bytes ? options.kv_mem_bytes : memory_limit / 4;
     // More than every running request at full context, twice over for cached prefixes, would never be used.
-    const int64_t useful = 2 * int64_t(s.max_running_requests) * s.context_length;
+    int64_t useful = 2 * int64_t(s.max_running_requests) * s.context_length;
+    if (model.max_kv_tokens > 0) useful = std::min(useful, model.max_kv_tokens);
     s.max_total_tokens = std::min(bytes / token_bytes, useful) / s.page_size * s.page_size;
     if (s.max_total_tokens < 1)
       return Status::invalid(

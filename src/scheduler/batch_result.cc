@@ -2,12 +2,15 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/trace_names.h"
 #include "scheduler/scheduler.h"
 
 namespace gapless {
 
 void Scheduler::process_batch_result(InFlight&& launched) {
   BatchResult result = std::move(launched.ticket).take();
+  Phase process = phase(HostPhase::kProcess);
+  process.set_args(launched.id, launched.batch.rows().size());
   CHECK_EQ(result.batch_id, launched.id);
   const auto rows = launched.batch.rows();
   if (!result.status.is_ok()) {
@@ -40,6 +43,11 @@ void Scheduler::process_batch_result(InFlight&& launched) {
 void Scheduler::count_step(const ScheduleBatch& batch, const BatchResult& result) {
   metrics_.steps(batch.mode()).add();
   metrics_.prefill_tokens.add(batch.n_prefill_tokens());
+  const TraceName& name = batch.mode() == ForwardMode::kDecode   ? trace::kDecode
+                          : batch.mode() == ForwardMode::kExtend ? trace::kExtend
+                                                                 : trace::kMixed;
+  device_trace_.add(name, result.times.started, result.times.ended, int64_t(result.batch_id),
+                    int64_t(batch.rows().size()), batch.n_tokens());
   if (last_step_ended_ > 0) {
     metrics_.device_gap_seconds.observe(std::max(result.times.started - last_step_ended_, 0.0));
   }
@@ -143,7 +151,8 @@ void Scheduler::finish(Req& req, Finish finish, TokenDelta& delta) {
   finished_.push_back(&req);
 }
 
-// What a launched batch names stays as it is until the last of them has completed: leased, and out of the tree.
+// What a launched batch names stays as it is until the last of them has completed: leased, and out of the
+// tree.
 void Scheduler::release(Req& req) {
   ReqResources held = std::move(req.held);
   if (req.in_flight == 0) return give_back(req, req.kv_done, std::move(held));
@@ -182,7 +191,10 @@ void Scheduler::retire_finished() {
 
 void Scheduler::send_deltas() {
   update_gauges();
-  if (!deltas_.empty()) sink_.on_tokens(std::exchange(deltas_, {}));
+  if (deltas_.empty()) return;
+  Phase send = phase(HostPhase::kSend);
+  send.set_args(deltas_.size());
+  sink_.on_tokens(std::exchange(deltas_, {}));
 }
 
 }  // namespace gapless

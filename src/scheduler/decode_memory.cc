@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/trace_names.h"
 #include "scheduler/scheduler.h"
 
 namespace gapless {
@@ -35,7 +36,11 @@ int32_t Scheduler::pages_arriving() const {
 // the device waits meanwhile.
 bool Scheduler::memory_stall(const std::vector<Req*>& rows) {
   if (in_flight_.empty() || pages_needed(rows) <= memory_.available_pages()) return false;
-  if (std::exchange(stalled_by_, in_flight_.back().id) != in_flight_.back().id) metrics_.memory_stalls.add();
+  if (std::exchange(stalled_by_, in_flight_.back().id) != in_flight_.back().id) {
+    metrics_.memory_stalls.add();
+    const double now = steady_seconds();
+    trace_.add(trace::kStall, now, now, int64_t(stalled_by_));
+  }
   return true;
 }
 

@@ -7,6 +7,7 @@
 // In the overlap loop the device finds B_i queued behind B_{i-1} and never waits for the host; tokens that
 // the host has not seen yet are placeholders, which the device fills in (docs/overlap.md).
 #include "base/check.h"
+#include "base/trace_names.h"
 #include "scheduler/scheduler.h"
 
 namespace gapless {
@@ -38,6 +39,7 @@ LoopWait Scheduler::event_loop_overlap() {
 void Scheduler::set_loop(EventLoop loop) {
   CHECK(loop == loop_ || in_flight_.empty(), "the loop changes while nothing is in flight");
   loop_ = loop;
+  metrics_.overlap_loop.set(loop == EventLoop::kOverlap);
 }
 
 LoopWait Scheduler::step() {
@@ -53,9 +55,10 @@ void Scheduler::run(EventLoop loop) {
       case LoopWait::kNothing:
       case LoopWait::kResult:  // taking it waits for its copy_done
         break;
-      case LoopWait::kRequests:
+      case LoopWait::kRequests: {
+        TraceSpan idle(trace_, trace::kIdle);
         wait_for_requests();
-        break;
+      } break;
       case LoopWait::kResultOrRequests:
         wait_for_result_or_requests();
         break;
@@ -75,7 +78,15 @@ bool Scheduler::launch_next_batch(ModelWorkerClient& worker) {
   return true;
 }
 
+// Waits for the result when it is not there.
 void Scheduler::process_oldest_result() {
+  Event& copied = in_flight_.front().ticket.copy_done();
+  if (!copied.ready()) {
+    TraceSpan wait(trace_, trace::kWait);
+    wait.set_args(int64_t(in_flight_.front().id));
+    (void)copied.wait();
+    note_wake(in_flight_.front());
+  }
   InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
   process_batch_result(std::move(oldest));
@@ -93,16 +104,26 @@ void Scheduler::wait_for_requests() {
 
 // A result pokes the inbox when it is there (run_batch).
 void Scheduler::wait_for_result_or_requests() {
+  const InFlight& oldest = in_flight_.front();
+  TraceSpan wait(trace_, trace::kWait);
+  wait.set_args(int64_t(oldest.id));
   if (inbox_.closed()) {
-    (void)in_flight_.front().ticket.copy_done().wait();
+    (void)oldest.ticket.copy_done().wait();
   } else {
     wait_for_requests();
   }
+  note_wake(oldest);
+}
+
+// How long after the device's end this thread runs again.
+void Scheduler::note_wake(const InFlight& launched) {
+  const Event& copied = launched.ticket.copy_done();
+  if (copied.ready()) trace_.add(trace::kWake, copied.times().ended, steady_seconds(), int64_t(launched.id));
 }
 
 void Scheduler::switch_loop() {
   for (SwitchLoop& change : std::exchange(switches_, {})) {
-    loop_ = change.to;
+    set_loop(change.to);
     if (change.done) change.done();
   }
 }

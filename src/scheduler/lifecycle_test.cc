@@ -246,7 +246,8 @@ TEST(LifecycleDeathTest, T6_AResultIsPairedByItsBatchId) {
     Sink sink;
     Queue<SchedulerMessage> inbox;
     MetricsRegistry metrics;
-    Scheduler scheduler(config, {worker, worker, sink, inbox, small_vocabulary(64), metrics});
+    Tracer tracer(64);
+    Scheduler scheduler(config, {worker, worker, sink, inbox, small_vocabulary(64), metrics, tracer, {}});
     inbox.try_push(std::make_unique<Request>(make_request(1, prompt(4), 4)));
     scheduler.step();
     scheduler.step();

@@ -19,6 +19,8 @@ void Scheduler::recall_for_newcomers(ModelWorkerClient& worker) {
   newcomers_ = false;
   if (!may_join(in_flight_.back().batch) || !in_flight_.back().ticket.try_recall()) return;
   metrics_.recalls.add();
+  Phase recall = phase(HostPhase::kRecall);
+  recall.set_args(in_flight_.back().id);
   ScheduleBatch batch = std::move(in_flight_.back().batch);
   in_flight_.pop_back();
   const size_t launched_rows = batch.rows().size();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/trace_names.h"
 #include "scheduler/validate.h"
 
 namespace gapless {
@@ -15,6 +16,8 @@ Scheduler::Scheduler(const SchedulerConfig& config, Deps deps)
       inbox_(deps.inbox),
       token_bytes_(std::move(deps.token_bytes)),
       metrics_(deps.metrics),
+      trace_(deps.tracer.ring(trace::kScheduler)),
+      device_trace_(deps.tracer.ring(trace::kDevice)),
       memory_(config, std::move(deps.on_page_freed)),
       new_token_ratio_(config.schedule_conservativeness),
       rng_(config.random_seed) {
@@ -26,8 +29,17 @@ Scheduler::~Scheduler() {
   CHECK(in_flight_.empty(), "a launched batch outlives the scheduler");
 }
 
+Phase Scheduler::phase(HostPhase phase) {
+  static constexpr const TraceName* kNames[] = {&trace::kIngest, &trace::kCompose, &trace::kLaunch,
+                                                &trace::kRecall, &trace::kProcess, &trace::kSend};
+  return {trace_, *kNames[size_t(phase)], metrics_.host_seconds(phase)};
+}
+
 void Scheduler::ingest_requests() {
+  Phase ingest = phase(HostPhase::kIngest);
   for (SchedulerMessage& message : inbox_.drain(false)) messages_.push_back(std::move(message));
+  if (messages_.empty()) return ingest.drop();
+  ingest.set_args(messages_.size());
   for (SchedulerMessage& message : messages_) {
     std::visit([this](auto& m) { handle(std::move(m)); }, message);
   }
@@ -99,6 +111,7 @@ void Scheduler::flush_cache_when_drained() {
 }
 
 BatchPlan Scheduler::get_next_batch_to_run() {
+  Phase compose = phase(HostPhase::kCompose);
   flush_cache_when_drained();
   ScheduleBatch batch(config_.page_size);
   std::vector<Req*> rows = decode_candidates();
@@ -133,6 +146,7 @@ BatchPlan Scheduler::get_next_batch_to_run() {
           "{} requests run and {} wait, but nothing can be scheduled", n_live(), waiting_.size());
     return {};
   }
+  compose.set_args(next_batch_id_, batch.rows().size(), batch.n_tokens());
   return {std::move(batch)};
 }
 
@@ -195,12 +209,14 @@ void Scheduler::on_admitted(Req& req) {
 
 // Rows before `first_new_row` belong to a batch that was recalled: they are launched already.
 InFlight Scheduler::run_batch(ScheduleBatch&& batch, size_t first_new_row, ModelWorkerClient& worker) {
+  Phase launch = phase(HostPhase::kLaunch);
   const uint64_t id = next_batch_id_++;
+  launch.set_args(id, batch.rows().size(), batch.n_tokens());
   for (const ScheduledRow& row : batch.rows()) row.req->last_batch_id = id;
   for (const ScheduledRow& row : batch.rows().subspan(first_new_row)) on_launch(row);
   update_gauges();
   PendingForward ticket = worker.forward_batch_generation(batch.freeze(id));
-  ticket.copy_done().on_set([this] { inbox_.poke(); });
+  ticket.copy_done().on_set([this](const Status&) { inbox_.poke(); });
   return {id, std::move(batch), std::move(ticket)};
 }
 

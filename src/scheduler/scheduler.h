@@ -19,7 +19,9 @@
 
 #include "base/queue.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "sampling/token_bytes.h"
+#include "scheduler/phase.h"
 #include "scheduler/schedule_batch.h"
 #include "scheduler/schedule_policy.h"
 #include "scheduler/scheduler_metrics.h"
@@ -57,7 +59,8 @@ class Scheduler {
     Queue<SchedulerMessage>& inbox;
     std::shared_ptr<const TokenBytes> token_bytes;
     MetricsRegistry& metrics;
-    KvAllocator::FreedHook on_page_freed = {};
+    Tracer& tracer;
+    KvAllocator::FreedHook on_page_freed;
   };
   // `config` has passed check_scheduler_config().
   Scheduler(const SchedulerConfig& config, Deps deps);
@@ -86,6 +89,7 @@ class Scheduler {
   LoopWait event_loop_overlap();
   bool launch_next_batch(ModelWorkerClient& worker);
   void process_oldest_result();
+  void note_wake(const InFlight& launched);
   LoopWait when_nothing_runs();
   void wait_for_result_or_requests();
   void switch_loop();
@@ -158,6 +162,8 @@ class Scheduler {
     if (chunked_req_) f(*chunked_req_);
   }
   void update_gauges();
+  using HostPhase = SchedulerMetrics::HostPhase;
+  Phase phase(HostPhase phase);
 
   const SchedulerConfig config_;
   ModelWorkerClient &normal_worker_, &overlap_worker_;
@@ -165,6 +171,7 @@ class Scheduler {
   Queue<SchedulerMessage>& inbox_;
   const std::shared_ptr<const TokenBytes> token_bytes_;
   mutable SchedulerMetrics metrics_;
+  TraceRing &trace_, &device_trace_;
   ThreadRole role_;
 
   KvMemory memory_;

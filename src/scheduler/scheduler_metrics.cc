@@ -23,6 +23,7 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       kv_evictable_tokens(r.gauge("gapless_kv_evictable_tokens", "Prefix cache that no request uses.")),
       kv_total_tokens(r.gauge("gapless_kv_total_tokens", "KV pool.")),
       new_token_ratio(r.gauge("gapless_new_token_ratio", "Expected share of max_tokens that is used.")),
+      overlap_loop(r.gauge("gapless_overlap_loop", "1: the overlap loop is on; 0: the normal one.")),
       queue_seconds(r.histogram("gapless_queue_seconds", "From arrival to first admission.",
                                 {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
       device_gap_seconds(r.histogram("gapless_device_gap_seconds",
@@ -44,6 +45,12 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
         &r.counter("gapless_late_rows_total",
                    "Rows whose request had ended: computed for nothing, or dropped by the device.",
                    std::string("outcome=\"") + kOutcomes[i] + "\"");
+  }
+  constexpr const char* kPhases[] = {"ingest", "compose", "launch", "recall", "process", "send"};
+  for (int i = 0; i < 6; i++) {
+    host_seconds_[i] = &r.histogram(
+        "gapless_host_phase_seconds", "What the scheduler's thread spends on parts of its loop.",
+        {1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2, 0.1}, std::string("phase=\"") + kPhases[i] + "\"");
   }
 }
 

@@ -13,6 +13,9 @@ struct SchedulerMetrics {
 
   Counter& finished(FinishReason reason) { return *finished_[size_t(reason)]; }
   Counter& steps(ForwardMode mode) { return *steps_[size_t(mode)]; }
+  // Host time of the parts of the loop, by their names in the trace.
+  enum class HostPhase : uint8_t { kIngest, kCompose, kLaunch, kRecall, kProcess, kSend };
+  Histogram& host_seconds(HostPhase phase) { return *host_seconds_[size_t(phase)]; }
   // Rows of requests that had ended when the result came: kOk was computed for nothing, kDropped cost
   // nothing.
   Counter& late_rows(RowStatus outcome) { return *late_rows_[size_t(outcome)]; }
@@ -34,6 +37,7 @@ struct SchedulerMetrics {
   Gauge& kv_evictable_tokens;  // of those, not in use
   Gauge& kv_total_tokens;
   Gauge& new_token_ratio;
+  Gauge& overlap_loop;            // 1: the overlap loop is on, 0: the normal one
   Histogram& queue_seconds;       // arrival to first admission
   Histogram& device_gap_seconds;  // end of a step to the start of the next, while there was work
 
@@ -41,6 +45,7 @@ struct SchedulerMetrics {
   Counter* finished_[4];
   Counter* steps_[4];
   Counter* late_rows_[3];
+  Histogram* host_seconds_[6];
 };
 
 // A picture of the scheduler for logs and /health. The values belong together only roughly.

@@ -71,8 +71,9 @@ TEST(Scheduler, A_KV_1_AServerHealsALeakAndLivesOn) {
   FakeWorker worker(config);
   Queue<SchedulerMessage> inbox;
   MetricsRegistry metrics;
+  Tracer tracer(64);
   Scheduler scheduler(config, {worker, worker, sink, inbox, small_vocabulary(config.vocab_size), metrics,
-                               [&](int32_t page) { worker.poison(page); }});
+                               tracer, [&](int32_t page) { worker.poison(page); }});
   SchedulerTestPeer peer(scheduler);
   static auto* const lost_pages = new KvLease(peer.memory().allocator);  // still reachable, never returned
   static auto* const lost_slot = new ReqSlot(peer.memory().rows.allocate());

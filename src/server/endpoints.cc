@@ -112,6 +112,23 @@ Result<std::string> detokenize_body(const Serving& serving, std::string text) {
   return out;
 }
 
+Result<std::string> switch_loop_body(const Serving& serving, std::string text) {
+  ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
+  FieldReader fields(body.root());
+  std::string loop;
+  fields.string("loop", loop);
+  RETURN_IF_ERROR(fields.status());
+  const EventLoop to = loop == event_loop_name(EventLoop::kNormal) ? EventLoop::kNormal : EventLoop::kOverlap;
+  if (loop != event_loop_name(to))
+    return Status::invalid("loop is '{}'; there are 'overlap' and 'normal'", printable(loop))
+        .with_param("loop");
+  if (!serving.engine.switch_loop(to)) return Status(StatusCode::kUnavailable, "the server is shutting down");
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("loop").string(event_loop_name(to)).end_object();
+  return out;
+}
+
 // What /trace was asked for, as the clock's earliest time.
 Result<double> trace_start(const std::string& query) {
   constexpr std::string_view kName = "seconds=";
@@ -136,7 +153,7 @@ HttpResponse json_response(std::string body) {
 HttpResponse describe_endpoints() {
   return json_response(
       R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
-      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace"]})"
+      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","POST /scheduler/loop"]})"
       "\n");
 }
 
@@ -177,6 +194,10 @@ std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, Ht
     return served.engine.tracer().chrome_json(since);
   };
   return std::make_shared<PoolResponse>(std::move(serving), std::move(request), std::move(job));
+}
+
+std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request) {
+  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), switch_loop_body);
 }
 
 std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request) {

@@ -18,6 +18,9 @@ HttpResponse show_metrics(EngineApi& engine);
 // GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept. On the text
 // pool.
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
+// POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched. On the
+// text pool.
+std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request);
 // POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
 // pool.
 std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request);

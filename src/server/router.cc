@@ -27,6 +27,7 @@ constexpr Route kRoutes[] = {
     {"/ready", false, true},
     {"/metrics", false, false},
     {"/trace", false, false, true},
+    {"/scheduler/loop", true, false, true},
     {"/v1/models", false, false},
     {"/v1/models/{id}", false, false},
     {"/v1/chat/completions", true, false},
@@ -142,6 +143,7 @@ HttpResponse Router::get(const HttpRequest& request, const Serving& serving) con
 }
 
 std::shared_ptr<PendingResponse> Router::post(HttpRequest request, std::shared_ptr<Serving> serving) const {
+  if (request.path == "/scheduler/loop") return switch_loop(std::move(serving), std::move(request));
   if (request.path == "/tokenize") return tokenize(std::move(serving), std::move(request));
   if (request.path == "/detokenize") return detokenize(std::move(serving), std::move(request));
   const PlanParser parser = request.path == "/v1/completions" ? parse_completion_request : parse_chat_request;

@@ -111,6 +111,17 @@ KvView ModelRunner::kv_view() const {
           .ld_page_table = slots_.ld_page_table};
 }
 
+void ModelRunner::poison_page(int32_t page) {
+  if (!device_.poisons()) return;
+  const ModelConfig& c = model_.config();
+  const int64_t page_elements = int64_t(options_.page_size) * c.n_kv_heads * c.head_dim;
+  const KvView kv = kv_view();
+  for (int32_t l = 0; l < c.n_layers; l++)
+    for (uint16_t* layers : {kv.k, kv.v})
+      device_.poison(layers + l * kv.layer_stride + page * page_elements,
+                     size_t(page_elements) * sizeof(uint16_t));
+}
+
 // A wrong batch is a bug of the scheduler: say which, before the device reads it.
 void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
   CHECK_LE(int64_t(batch.rows.size()), int64_t(options_.limits.max_seqs));
@@ -164,8 +175,8 @@ void ModelRunner::launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorker
   plan(*ops, step, *launch);
   const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
   // The callback also keeps the launch alive until its step is over, recalled or not.
-  done->on_set([launch = std::move(launch), event = done.get()] {
-    launch->copy_done.set(event->wait(), event->times());
+  done->on_set([launch = std::move(launch), event = done.get()](const Status& status) {
+    launch->copy_done.set(status, event->times());
   });
 }
 

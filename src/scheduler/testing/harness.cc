@@ -47,7 +47,7 @@ Request make_request(RequestId id, std::vector<int32_t> prompt_ids, int32_t max_
 Harness::Harness(SchedulerConfig c, EventLoop loop)
     : config(std::move(c)), tokens(small_vocabulary(config.vocab_size)), worker(config) {
   scheduler =
-      std::make_unique<Scheduler>(config, Scheduler::Deps{worker, worker, *this, inbox, tokens, metrics,
+      std::make_unique<Scheduler>(config, Scheduler::Deps{worker, worker, *this, inbox, tokens, metrics, tracer,
                                                           [this](int32_t page) { worker.poison(page); }});
   scheduler->set_loop(loop);
 }

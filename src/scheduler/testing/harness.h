@@ -53,6 +53,7 @@ class Harness : public TokenSink {
   std::shared_ptr<const TokenBytes> tokens;
   Queue<SchedulerMessage> inbox;
   MetricsRegistry metrics;
+  Tracer tracer{64};
   FakeWorker worker;
   std::map<std::pair<RequestId, int32_t>, Received> received;
   int64_t steps = 0, calls_to_sink = 0;

@@ -47,11 +47,16 @@ class FakeEngine final : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  bool switch_loop(EventLoop to) override {
+    event_loop_ = to;
+    return true;
+  }
   bool run_on_text_pool(std::function<void()> job) override { return pool_jobs_.try_push(std::move(job)); }
 
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
 
+  EventLoop event_loop() const { return event_loop_; }
   void set_ready(Status status);
   void pause();  // no step is made until resume()
   void resume();
@@ -82,6 +87,7 @@ class FakeEngine final : public EngineApi {
   std::vector<RequestId> to_abort_;
   std::vector<GenerateRequest> submitted_;
   Status ready_;
+  std::atomic<EventLoop> event_loop_{EventLoop::kOverlap};
   RequestId next_id_ = 1;
   int64_t aborts_ = 0, steps_ = 0;
   bool paused_ = false, closing_ = false;
