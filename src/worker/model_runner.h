@@ -36,6 +36,10 @@ class ModelRunner {
   // taken result; one that was recalled gives its place to the next.
   void launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorkerBatch> batch);
 
+  // A page that the host has given back: on a device that poisons, whoever reads it still gets nonsense. Any
+  // thread; no launched batch names the page.
+  void poison_page(int32_t page);
+
   // Bytes of KV memory that have been allocated (committed only when touched).
   size_t kv_bytes() const { return kv_memory_.bytes(); }
 

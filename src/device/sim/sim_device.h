@@ -41,7 +41,7 @@ class SimDevice : public Device {
     int64_t steps = 0;            // completed, those that were recalled not counted
     int64_t overruns = 0;         // steps whose own work outlasted their cost: more than 0.1 % and a timed
                                   // run says nothing
-    double own_work_seconds = 0;  // of all steps
+    double own_work_seconds = 0;  // CPU time of all steps' ops
   };
   // Any thread.
   Stats stats() const;

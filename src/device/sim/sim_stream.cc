@@ -22,6 +22,13 @@ void sleep_until(double time) {
   (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
 }
 
+// CPU time of the calling thread: what its work takes on a machine that others use too.
+double thread_cpu_seconds() {
+  timespec now;
+  CHECK_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+  return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
 const SimCopy* host_copy(const Op& op) {
   return op.name == kSimHostCopy ? static_cast<const SimCopy*>(op.params) : nullptr;
 }
@@ -131,7 +138,7 @@ void SimStream::take() {
   times_ = {current_->submitted, clock_.start(current_->submitted), 0};
   wait_until(times_.started);
   pause_at(SimPoint::kTake);
-  own_begin_ = steady_seconds();
+  own_work_ = -thread_cpu_seconds();
   run_ops(0, 1);
 }
 
@@ -141,7 +148,8 @@ void SimStream::compute() {
       fail(std::move(failure));
   }
   run_ops(1, current_->ops->ops().size());
-  own_end_ = steady_seconds();
+  own_work_ += thread_cpu_seconds();
+  own_work_done_ = steady_seconds();
 }
 
 // A step that an op ended took no time of the machine: it was recalled, and the clock does not know it.
@@ -150,10 +158,10 @@ void SimStream::finish() {
   if (!ended_) {
     const double cost = clock_.cost(work_);
     // Without a thread the ops wait for the test, which says nothing about their work.
-    const double own_work_done = shared_->stepped ? times_.started : own_end_;
+    const double own_work_done = shared_->stepped ? times_.started : own_work_done_;
     times_.ended = clock_.end(times_.started, cost, own_work_done);
     shared_->overruns += cost > 0 && times_.ended > times_.started + cost;
-    shared_->own_work_ns += int64_t((own_end_ - own_begin_) * 1e9);
+    shared_->own_work_ns += int64_t(own_work_ * 1e9);
     ++shared_->steps;
   }
   wait_until(times_.ended);

@@ -93,9 +93,9 @@ class SimStream : public Stream {
   SimClock clock_;
   StepTimes times_;
   OpWork work_;
-  double own_begin_ = 0, own_end_ = 0;
-  bool ended_ = false;           // by an op
-  std::optional<Status> error_;  // of the step
+  double own_work_ = 0, own_work_done_ = 0;  // CPU seconds; seconds of the steady clock
+  bool ended_ = false;                       // by an op
+  std::optional<Status> error_;              // of the step
   std::unique_ptr<std::byte, void (*)(void*)> scratch_;
   Context context_;
 
