@@ -34,7 +34,8 @@ std::string parse_error_message(const CLI::App& app, const CLI::ParseError& erro
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return text.substr(0, text.find(':')) + " needs a value";
   if (!dynamic_cast<const CLI::RequiredError*>(&error)) return text;
-  if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect or bench";
+  if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect, bench or trace";
+  if (app.get_name() == "trace") return "give FILE, a trace as GET /trace answers it";
   return "give FILE, the path of a .gguf model";
 }
 
@@ -54,6 +55,7 @@ int dispatch(Cli& cli) {
   if (cli.command("serve")->parsed()) return start_logging(cli.serve.log), run_serve(cli.serve);
   if (cli.command("chat")->parsed()) return start_logging(cli.chat.log), run_chat(cli.chat);
   if (cli.command("inspect")->parsed()) return start_logging({}), run_inspect(cli.inspect);
+  if (cli.command("trace")->parsed()) return run_trace(cli.trace);
   if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
   return start_logging(cli.bench.log), run_bench(cli.bench);
 }
@@ -68,12 +70,12 @@ Cli::Cli() {
   add_chat_flags(*app.add_subcommand("chat", "Talk to a model in the terminal."), chat);
   add_inspect_flags(
       *app.add_subcommand("inspect", "Show what is in a model file and the memory it will need."), inspect);
+  add_trace_flags(*app.add_subcommand("trace", "Say what a trace of a server shows, or draw it."), trace);
   CLI::App* bench_app =
       app.add_subcommand("bench", "Measure a model's speed; `bench serve` loads a running server.");
   add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
                         bench_serve);
   add_bench_flags(*bench_app, bench);
-  bench_app->get_option("FILE")->required(false);  // run_bench asks for it: `bench serve` has none
 }
 
 int run_cli(int argc, const char* const* argv) {

@@ -18,6 +18,7 @@ struct Cli {
   InspectArgs inspect;
   BenchArgs bench;
   BenchServeArgs bench_serve;
+  TraceArgs trace;
   CLI::App app{"Gapless: an LLM inference server", "gapless"};
 
   Cli();
@@ -33,6 +34,7 @@ int run_chat(const ChatArgs& args);
 int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
+int run_trace(const TraceArgs& args);
 
 // kExitUsage when a flag is at fault (engine/loader.h marks those), else kExitRuntime.
 int exit_code_of(const Status& status);

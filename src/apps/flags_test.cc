@@ -64,6 +64,8 @@ TEST(Cli, MessagesNameWhatIsMissing) {
   EXPECT_NE(text.find("did you mean serve?"), std::string::npos) << text;
   EXPECT_EQ(run({"serve"}, &text), kExitUsage);
   EXPECT_NE(text.find("give FILE"), std::string::npos) << text;
+  EXPECT_EQ(run({"trace"}, &text), kExitUsage);
+  EXPECT_NE(text.find("give FILE, a trace"), std::string::npos) << text;
   EXPECT_EQ(run({"serve", "x.gguf", "--port"}, &text), kExitUsage);
   EXPECT_NE(text.find("--port needs a value"), std::string::npos) << text;
 }
@@ -90,6 +92,8 @@ TEST(Cli, AMissingFileExitsWithOneAndNamesIt) {
   std::string text;
   EXPECT_EQ(run({"inspect", "/nonexistent/model.gguf"}, &text), kExitRuntime);
   EXPECT_NE(text.find("/nonexistent/model.gguf"), std::string::npos) << text;
+  EXPECT_EQ(run({"trace", "/nonexistent/trace.json"}, &text), kExitRuntime);
+  EXPECT_NE(text.find("/nonexistent/trace.json: No such file"), std::string::npos) << text;
 }
 
 TEST(Cli, HelpAndVersionExitWithZero) {
@@ -104,7 +108,8 @@ TEST(Cli, HelpAndVersionExitWithZero) {
 TEST(Cli, EveryFlagIsExplained) {
   Cli cli;
   for (const CLI::App* app : {cli.command("serve"), cli.command("chat"), cli.command("inspect"),
-                              cli.command("bench"), cli.command("bench")->get_subcommand("serve")}) {
+                              cli.command("bench"), cli.command("bench")->get_subcommand("serve"),
+                              cli.command("trace")}) {
     const std::string help = help_text(*app);
     for (const FlagRow& row : flag_rows(*app)) {
       EXPECT_GT(row.why.size(), 10u) << row.names;
@@ -133,7 +138,8 @@ TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
       {"chat", cli.command("chat")},
       {"inspect", cli.command("inspect")},
       {"bench", bench},
-      {"bench serve", bench->get_subcommand("serve")}};
+      {"bench serve", bench->get_subcommand("serve")},
+      {"trace", cli.command("trace")}};
   for (const auto& [title, app] : commands) {
     const std::string section = command_section(cli, title, app);
     EXPECT_NE(docs.str().find(section), std::string::npos) << "docs/cli.md lacks this section:\n" << section;
