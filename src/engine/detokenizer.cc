@@ -48,7 +48,7 @@ void Detokenizer::handle(std::vector<TokenDelta> deltas) {
     auto it = open_.find(delta.id);
     CHECK(it != open_.end(), "tokens for request {}, which is not open", delta.id);
     OpenState& state = it->second;
-    tokens += int64_t(delta.tokens.size());
+    tokens += delta.token.has_value();
     handle_delta(state, std::move(delta));
     if (state.ended < state.request.n) continue;
     if (state.error.is_ok()) {
@@ -70,7 +70,7 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
     state.usage.prompt_tokens = delta.prompt_tokens;
     state.usage.cached_tokens = delta.cached_tokens;
   }
-  state.usage.completion_tokens += int32_t(delta.tokens.size());
+  state.usage.completion_tokens += int32_t(delta.token.has_value());
   const bool skip_special = state.request.skip_special_tokens;
   if (!delta.prompt_logprobs.empty() && delta.choice == 0) {
     PromptScored scored;
@@ -80,7 +80,7 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
 
   ChoiceDelta event{
       .index = delta.choice, .text = advance_text(state, choice, delta), .tokens = {}, .finish = {}};
-  for (const OutputToken& t : delta.tokens) event.tokens.push_back(token_text(t, skip_special));
+  if (delta.token) event.tokens.push_back(token_text(*delta.token, skip_special));
   if (delta.finish) {
     choice.ended = true;
     state.ended++;
@@ -92,8 +92,7 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
 }
 
 std::string Detokenizer::advance_text(OpenState& state, Choice& choice, const TokenDelta& delta) const {
-  for (const OutputToken& t : delta.tokens)
-    choice.held += token_bytes_.text_of(t.id, state.request.skip_special_tokens);
+  if (delta.token) choice.held += token_bytes_.text_of(delta.token->id, state.request.skip_special_tokens);
   const int64_t newly_visible = delta.visible_bytes - choice.shown;
   CHECK(newly_visible >= 0 && newly_visible <= int64_t(choice.held.size()),
         "visible {} after {} shown, {} held", delta.visible_bytes, choice.shown, choice.held.size());

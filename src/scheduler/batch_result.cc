@@ -102,7 +102,7 @@ void Scheduler::append_token(Req& req, RowResult& result) {
   req.ids.push_back(token);
   metrics_.generation_tokens.add();
   TokenDelta& delta = add_delta(req);
-  delta.tokens.push_back({token, result.logprob, std::move(result.top)});
+  delta.token = {token, result.logprob, std::move(result.top)};
 
   const TokenEnd end = ends_by_token(req.params, config_.eos_ids, index, token);
   StopMatcher& text = req.stop_matcher;

@@ -65,12 +65,13 @@ struct OutputToken {
   std::vector<TokenLogprob> top;
 };
 
-// New tokens of one choice. For every choice of every request the deltas are in order, the last one and only
-// it has `finish`. A request refused before admission gets one delta per choice, with finish kError.
+// The new token of one choice. It allocates nothing unless top logprobs were asked for: a step sends one for
+// every row. For every choice of every request the deltas are in order, the last one and only it has
+// `finish`. A request refused before admission gets one delta per choice, with finish kError.
 struct TokenDelta {
   RequestId id = 0;
   int32_t choice = 0;
-  std::vector<OutputToken> tokens;
+  std::optional<OutputToken> token;
   // How many bytes of the answer's text so far (token bytes, control tokens counted as nothing unless wanted)
   // may be shown: the rest might be the start of a stop string, is the stop string, or is the token that
   // ended the answer.

@@ -193,6 +193,8 @@ void PrefillAdder::take_pages(Req& req, const std::vector<int32_t>& cached) {
   const int32_t page = config_.page_size;
   req.advance(ReqState::kPrefill);
   req.epoch = ++memory_.admissions;
+  // So that decoding does not allocate.
+  req.ids.reserve(size_t(req.len()) + size_t(clipped_new_tokens(req)));
   // Those that were not delivered are computed again, so none comes twice.
   if (!req.first_delta_sent) req.prompt_logprobs.clear();
   req.held.slot = memory_.rows.allocate();

@@ -2,9 +2,9 @@
 // input changes the answer.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "sampling/sampling_params.h"
 
@@ -21,13 +21,28 @@ inline uint64_t hash_ids(std::span<const int32_t> ids) {
   return h;
 }
 
+inline uint64_t mix_float(uint64_t h, float value) {
+  return mix(h, std::bit_cast<uint32_t>(value));
+}
+
+// Everything that a request asks of the sampler.
+inline uint64_t mix_params(uint64_t h, std::span<const int32_t> outputs, const SamplingParams& params) {
+  h = mix(mix(h, params.seed), uint64_t(params.choice));
+  for (float value : {params.temperature, params.top_p, params.min_p}) h = mix_float(h, value);
+  h = mix(h, uint64_t(params.top_k));
+  if (params.frequency_penalty != 0 || params.presence_penalty != 0 || params.repetition_penalty != 1) {
+    h = mix(h, hash_ids(outputs));
+    h = mix_float(mix_float(h, params.frequency_penalty), params.presence_penalty);
+    h = mix_float(h, params.repetition_penalty);
+  }
+  for (const auto& [id, bias] : params.logit_bias) h = mix_float(mix(h, uint64_t(id)), bias);
+  return h;
+}
+
 // context: every token before it, as the model reads them. outputs: as the sampling state counted them.
 inline int32_t next_token(std::span<const int32_t> context, std::span<const int32_t> outputs,
                           const SamplingParams& params, std::span<const int32_t> eos_ids, int32_t vocab) {
-  uint64_t h = hash_ids(context);
-  h = mix(mix(h, params.seed), uint64_t(params.choice));
-  h = mix(h, outputs.size());
-  if (params.frequency_penalty != 0) h = mix(h, hash_ids(outputs));
+  const uint64_t h = mix_params(mix(hash_ids(context), outputs.size()), outputs, params);
   auto token = int32_t(h % uint64_t(vocab));
   SamplingParams only_end = params;
   only_end.min_tokens = 0;

@@ -9,12 +9,17 @@
 namespace gapless::testing {
 
 struct FakeWorker::Launch : LaunchState {
-  explicit Launch(Frozen<ModelWorkerBatch> b) : LaunchState(b->id), batch(std::move(b)) {}
+  Launch(FakeWorker& worker, Frozen<ModelWorkerBatch> b)
+      : LaunchState(b->id), worker(worker), batch(std::move(b)), bytes(to_bytes(*batch)) {}
   BatchResult collect(Status status) override {
+    if (recalled()) worker.error("batch {} was recalled, and its result is taken", batch_id);
     result.status = std::move(status);
     return std::move(result);
   }
+  FakeWorker& worker;
   Frozen<ModelWorkerBatch> batch;
+  const std::vector<std::byte> bytes;  // as it was launched
+  bool replaces_recalled = false;
   BatchResult result;
 };
 
@@ -29,38 +34,111 @@ FakeWorker::~FakeWorker() = default;
 PendingForward FakeWorker::forward_batch_generation(Frozen<ModelWorkerBatch> batch) {
   if (batch->id <= last_id_) error("batch {} after {}", batch->id, last_id_);
   last_id_ = batch->id;
+  auto launch = std::make_shared<Launch>(*this, std::move(batch));
   // It can go to another process: what arrives there is what was sent.
-  if (from_bytes(to_bytes(*batch)) != *batch) error("batch {} does not survive its bytes", batch->id);
-  auto launch = std::make_shared<Launch>(std::move(batch));
+  if (from_bytes(launch->bytes) != *launch->batch)
+    error("batch {} does not survive its bytes", launch->batch_id);
+  if (!outstanding_.empty() && outstanding_.back()->recalled()) check_relaunch(*launch);
   std::erase_if(outstanding_, [](const auto& l) { return l->collected || l->recalled(); });
   outstanding_.push_back(launch);
+  max_outstanding_ = std::max(max_outstanding_, outstanding_.size());
   if (outstanding_.size() > kMaxOutstanding) error("{} launches outstanding", outstanding_.size());
-  launched_.push_back(launch);
+  {
+    std::lock_guard lock(mutex_);
+    launched_.push_back(launch);
+  }
+  launched_or_stopped_.notify_one();
   if (!held_) run_one();
   return PendingForward(launch);
 }
 
-bool FakeWorker::run_one() {
-  while (!launched_.empty()) {
-    const std::shared_ptr<Launch> launch = launched_.front();
-    launched_.pop_front();
-    if (!launch->try_take()) continue;
-    run(*launch);
-    return true;
+// A recalled batch comes back whole, with whatever its rows need to begin, and others behind them.
+void FakeWorker::check_relaunch(Launch& launch) {
+  launch.replaces_recalled = true;
+  recalled_again_ += outstanding_.back()->replaces_recalled;
+  const ModelWorkerBatch &old = *outstanding_.back()->batch, &now = *launch.batch;
+  const auto begins_with = [](const auto& whole, const auto& part) {
+    return whole.size() >= part.size() && std::equal(part.begin(), part.end(), whole.begin());
+  };
+  if (!begins_with(now.rows, old.rows) || !begins_with(now.input_ids, old.input_ids) ||
+      !begins_with(now.prompt_targets, old.prompt_targets) ||
+      !begins_with(now.page_writes, old.page_writes) || !begins_with(now.slot_inits, old.slot_inits)) {
+    error("batch {} was recalled, {} is something else", old.id, now.id);
   }
-  return false;
+}
+
+size_t FakeWorker::outstanding() const {
+  return size_t(std::ranges::count_if(outstanding_,
+                                      [](const auto& l) { return !l->collected && !l->recalled(); }));
+}
+
+std::shared_ptr<FakeWorker::Launch> FakeWorker::take_launch() {
+  std::lock_guard lock(mutex_);
+  while (!launched_.empty()) {
+    const std::shared_ptr<Launch> launch = std::move(launched_.front());
+    launched_.pop_front();
+    if (launch->try_take()) return launch;
+  }
+  return nullptr;
+}
+
+bool FakeWorker::run_one() {
+  const std::shared_ptr<Launch> launch = take_launch();
+  if (launch) run(*launch);
+  return launch != nullptr;
+}
+
+void FakeWorker::serve(const std::function<void()>& before_each) {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      launched_or_stopped_.wait(lock, [&] { return stopped_ || !launched_.empty(); });
+      if (launched_.empty()) return;
+    }
+    before_each();
+    run_one();
+  }
+}
+
+void FakeWorker::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  launched_or_stopped_.notify_one();
+}
+
+void FakeWorker::fail_next(Status status) {
+  std::lock_guard lock(mutex_);
+  fail_.push_back(std::move(status));
+}
+
+bool FakeWorker::take_failure(Status& status) {
+  std::lock_guard lock(mutex_);
+  if (fail_.empty()) return false;
+  status = std::move(fail_.front());
+  fail_.pop_front();
+  return true;
+}
+
+void FakeWorker::report(std::string error) {
+  std::lock_guard lock(mutex_);
+  errors_.push_back(std::move(error));
 }
 
 void FakeWorker::run(Launch& launch) {
   const ModelWorkerBatch& batch = *launch.batch;
-  Step& step = steps_.emplace_back(Step{.mode = batch.mode, .rows = int32_t(batch.rows.size())});
+  if (to_bytes(batch) != launch.bytes) error("batch {} has changed since its launch", batch.id);
+  Step& step = steps_.emplace_back(
+      Step{.batch_id = batch.id, .mode = batch.mode, .rows = int32_t(batch.rows.size())});
+  n_steps_++;
   launch.result.batch_id = batch.id;
-  if (!fail_.empty()) {
+  if (Status failure; take_failure(failure)) {
     step.failed = true;
+    step.status.assign(batch.rows.size(), RowStatus::kFailed);
     // Who was to be admitted is not known to the device: rows of theirs that are launched already fail there.
     for (const SlotInit& init : batch.slot_inits) slots_.at(init.slot) = {};
-    launch.copy_done.set(fail_.front());
-    fail_.pop_front();
+    launch.copy_done.set(std::move(failure));
     return;
   }
   apply(batch);
@@ -69,12 +147,15 @@ void FakeWorker::run(Launch& launch) {
   for (const BatchRow& row : batch.rows) {
     int32_t first_id = batch.input_ids.at(row.input_begin);
     results.emplace_back().status = take_row(row, first_id);
-    if (results.back().status == RowStatus::kOk) write_row(batch, row, first_id);
+    if (results.back().status != RowStatus::kOk) continue;
+    check_row(batch, row);
+    write_row(batch, row, first_id);
   }
   for (size_t i = 0; i < results.size(); i++) {
     if (results[i].status == RowStatus::kOk) results[i] = read_row(batch, batch.rows[i]);
     step.dropped_rows += results[i].status == RowStatus::kDropped;
     step.failed_rows += results[i].status == RowStatus::kFailed;
+    step.status.push_back(results[i].status);
   }
   launch.copy_done.set();
 }
@@ -113,6 +194,19 @@ void FakeWorker::apply(const ModelWorkerBatch& batch) {
       error("batch {}: page {}", batch.id, write.page);
     entry = write.page;
   }
+}
+
+// No token is computed beyond a request's length, nor twice.
+void FakeWorker::check_row(const ModelWorkerBatch& batch, const BatchRow& row) {
+  const Slot& slot = slots_[row.slot];
+  const int32_t outputs = int32_t(slot.known.size()) - slot.prompt_len;
+  if (row.emits && row.output_index >= slot.params.max_tokens)
+    error("batch {}: slot {} is to emit token {} of {}", batch.id, row.slot, row.output_index,
+          slot.params.max_tokens);
+  if (row.output_index != outputs && row.emits)
+    error("batch {}: slot {} emits token {}, has {}", batch.id, row.slot, row.output_index, outputs);
+  const auto same = [&](const BatchRow& other) { return other.slot == row.slot; };
+  if (std::ranges::count_if(batch.rows, same) != 1) error("batch {}: slot {} twice", batch.id, row.slot);
 }
 
 FakeWorker::Cell* FakeWorker::cell(const BatchRow& row, int32_t pos) {
@@ -179,9 +273,6 @@ RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& ro
   }
   if (!row.emits) return result;
   const std::span<const int32_t> outputs = std::span(slot.known).subspan(slot.prompt_len);
-  if (row.output_index != int32_t(outputs.size())) {
-    error("batch {}: slot {} emits token {}, has {}", batch.id, row.slot, row.output_index, outputs.size());
-  }
   result.token = next_token(context, outputs, slot.params, config_.eos_ids, config_.vocab_size);
   result.logprob = logprob_of(context, result.token);
   if (slot.params.top_logprobs > 0) result.top = {{result.token, result.logprob}};
@@ -192,6 +283,12 @@ RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& ro
 
 void FakeWorker::poison(int32_t page) {
   std::ranges::fill(pages_.at(page), Cell{});
+}
+
+const FakeWorker::Step& FakeWorker::step_of(uint64_t batch_id) const {
+  const auto it = std::ranges::lower_bound(steps_, batch_id, {}, &Step::batch_id);
+  CHECK(it != steps_.end() && it->batch_id == batch_id, "batch {} was not computed", batch_id);
+  return *it;
 }
 
 int64_t FakeWorker::prefill_tokens() const {

@@ -86,7 +86,7 @@ void Harness::on_tokens(std::vector<TokenDelta> deltas) {
     Received& r = received[{delta.id, delta.choice}];
     EXPECT_FALSE(r.finish.has_value()) << who << ": a delta after the last one";
     EXPECT_EQ(delta.first, !known) << who;
-    EXPECT_TRUE(!delta.tokens.empty() || delta.finish) << who << ": an empty delta";
+    EXPECT_TRUE(delta.token || delta.finish) << who << ": an empty delta";
     EXPECT_GE(delta.visible_bytes, r.visible_bytes) << who << ": shown text is taken back";
     r.visible_bytes = delta.visible_bytes;
     if (delta.first) {
@@ -95,10 +95,10 @@ void Harness::on_tokens(std::vector<TokenDelta> deltas) {
       r.prompt_logprobs = std::move(delta.prompt_logprobs);
       EXPECT_TRUE(r.cached_tokens >= 0 && r.cached_tokens <= r.prompt_tokens) << who;
     }
-    for (OutputToken& token : delta.tokens) {
-      EXPECT_GE(token.id, 0) << who;
-      r.ids.push_back(token.id);
-      r.logprobs.push_back(token.logprob);
+    if (delta.token) {
+      EXPECT_GE(delta.token->id, 0) << who;
+      r.ids.push_back(delta.token->id);
+      r.logprobs.push_back(delta.token->logprob);
       r.steps.push_back(int64_t(worker.steps().size()));
     }
     if (delta.finish) r.finish = std::move(delta.finish);

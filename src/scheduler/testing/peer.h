@@ -25,6 +25,14 @@ class SchedulerTestPeer {
     s_.for_each_live([&](const Req& req) { ids.push_back(req.request().id); });
     return ids;
   }
+  const std::deque<InFlight>& in_flight() const { return s_.in_flight_; }
+  const std::deque<Req*>& waiting_reqs() const { return s_.waiting_; }
+  const Req* chunked_req() const { return s_.chunked_req_; }
+  template <class F>
+  void for_each_live(const F& f) const {
+    s_.for_each_live(f);
+  }
+  bool flush_or_switch_pending() const { return !s_.flushes_.empty() || !s_.switches_.empty(); }
   double new_token_ratio() const { return s_.new_token_ratio_.value(); }
 
  private:
