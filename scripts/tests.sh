@@ -27,7 +27,7 @@ run_ctest() {
 
 # The random workloads of the full tier: the number is per test.
 export_full() {
-  export GAPLESS_FULL=1 GAPLESS_EQUALITY_WORKLOADS=256 GAPLESS_WORKLOADS=50000
+  export GAPLESS_FULL=1 GAPLESS_EQUALITY_WORKLOADS=256 GAPLESS_EQUALITY_CROWD=200 GAPLESS_WORKLOADS=50000
   export_models
 }
 

@@ -1,16 +1,18 @@
 // The product's promise, on tiny random models and, where GAPLESS_SMOLLM2 or GAPLESS_GEMMA3 names its file,
-// on a real one: one request's tokens, logprobs and text are the same bits alone or in a crowd, cold or
-// cached, in chunks of any size or whole, mixed with decode rows or not, with any page size, with a pool that
-// has room or retracts all the time, and with any number of threads.
+// on a real one: one request's tokens, logprobs and text are the same bits alone or in a crowd, in the normal
+// loop or with overlap, or while the loops are switched, cold or cached, in chunks of any size or whole,
+// mixed with decode rows or not, with any page size, with a pool that has room or retracts all the time, and
+// with any number of threads.
 //
 // Workloads are random; the seed is printed. GAPLESS_EQUALITY_SEED and GAPLESS_EQUALITY_WORKLOADS choose
-// others.
+// others, GAPLESS_EQUALITY_CROWD the size of the largest crowd.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "engine/engine.h"
 #include "engine/testing/collect.h"
@@ -92,21 +94,24 @@ int32_t need_of(const GenerateRequest& r) {
 struct Workload {
   std::vector<GenerateRequest> requests;
   EngineOptions options;
+  bool switches = false;  // the loop, all the time
   std::string description;
 };
 
-Workload random_workload(Random& random, const std::string& model_path) {
+Workload random_workload(Random& random, const std::string& model_path, int32_t n_requests = 32) {
   Workload w;
   std::vector<std::vector<int32_t>> prefixes;
   for (int32_t i = 0; i < 3; i++) prefixes.push_back(random_ids(random, random.range(10, 200)));
   const int32_t max_prompt = random.one_of({8, 60, 300});
   int32_t largest = 0;
-  for (int32_t i = 0; i < 32; i++) {
+  for (int32_t i = 0; i < n_requests; i++) {
     w.requests.push_back(random_request(random, prefixes, max_prompt));
     largest = std::max(largest, need_of(w.requests.back()));
   }
   w.options.model_path = model_path;
   w.options.threads = random.one_of({1, 2, 3});
+  w.options.disable_overlap_schedule = random.chance(30);
+  w.switches = random.chance(30);
   SchedulerConfig& s = w.options.scheduler;
   s.page_size = random.one_of({1, 4, 16});
   s.chunked_prefill_size = random.one_of({16, 64, 512, -1});
@@ -119,10 +124,11 @@ Workload random_workload(Random& random, const std::string& model_path) {
   const int32_t pool = tight ? largest * random.range(12, 30) / 10 : 40000;
   s.max_total_tokens = (pool / s.page_size + 2) * s.page_size;
   if (tight) s.schedule_conservativeness = 0.2;  // admit as if answers were short
-  w.description =
-      fmt::format("threads {} page {} chunk {} mixed {} radix {} running {} policy {} pool {} prompts to {}",
-                  w.options.threads, s.page_size, s.chunked_prefill_size, s.mixed_chunk, s.radix_cache,
-                  s.max_running_requests, int(s.policy), s.max_total_tokens, max_prompt);
+  w.description = fmt::format(
+      "normal {} switches {} threads {} page {} chunk {} mixed {} radix {} running {} policy {} pool {} "
+      "prompts to {}",
+      w.options.disable_overlap_schedule, w.switches, w.options.threads, s.page_size, s.chunked_prefill_size,
+      s.mixed_chunk, s.radix_cache, s.max_running_requests, int(s.policy), s.max_total_tokens, max_prompt);
   return w;
 }
 
@@ -131,6 +137,7 @@ EngineOptions alone_options(const std::string& model_path) {
   EngineOptions o;
   o.model_path = model_path;
   o.threads = 1;
+  o.disable_overlap_schedule = true;
   o.scheduler.radix_cache = false;
   o.scheduler.max_total_tokens = 40000;
   return o;
@@ -164,6 +171,24 @@ void expect_equal(const Outcome& got, const Outcome& want, const std::string& wh
   ASSERT_EQ(got.usage.completion_tokens, want.usage.completion_tokens) << where;
   ASSERT_EQ(got.usage.prompt_tokens, want.usage.prompt_tokens) << where;
 }
+
+// Switches the loop of a running engine back and forth until it goes.
+class LoopSwitcher {
+ public:
+  LoopSwitcher(Engine& engine, bool active) {
+    if (!active) return;
+    thread_ = std::jthread([&engine](std::stop_token stop) {
+      for (EventLoop to = EventLoop::kNormal; !stop.stop_requested();) {
+        ASSERT_TRUE(engine.switch_loop(to));
+        to = to == EventLoop::kNormal ? EventLoop::kOverlap : EventLoop::kNormal;
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      }
+    });
+  }
+
+ private:
+  std::jthread thread_;
+};
 
 uint64_t number_from_env(const char* name, uint64_t fallback) {
   const char* text = std::getenv(name);
@@ -207,6 +232,7 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
     Result<std::unique_ptr<Engine>> engine = Engine::create(w.options);
     ASSERT_TRUE(engine.is_ok()) << engine.status().message();
     for (const char* pass : {"cold", "cached"}) {
+      const LoopSwitcher switcher(**engine, w.switches);
       const std::vector<Outcome> got = testing::run_together(**engine, w.requests);
       for (size_t r = 0; r < got.size(); r++) {
         expect_equal(got[r], want[r], fmt::format("{} request {} ({})", pass, r, describe(w.requests[r])));
@@ -223,6 +249,28 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
   if (workloads >= 16) {
     EXPECT_GT(retractions, 0u);
     EXPECT_GT(cached, 0u);
+  }
+}
+
+TEST_P(Equality, OverlapIsNormalIsAlone) {
+  const uint64_t seed = number_from_env("GAPLESS_EQUALITY_SEED", std::random_device{}());
+  std::cout << GetParam() << ": GAPLESS_EQUALITY_SEED=" << seed << std::endl;
+  Random random(seed);
+  Workload w = random_workload(random, path_, int32_t(number_from_env("GAPLESS_EQUALITY_CROWD", 64)));
+  SCOPED_TRACE(w.description);
+  const std::vector<Outcome> want =
+      testing::run_alone(*Engine::create(alone_options(path_)).value(), w.requests);
+  for (const bool normal : {true, false}) {
+    w.options.disable_overlap_schedule = normal;
+    const std::unique_ptr<Engine> engine = Engine::create(w.options).value();
+    const std::vector<Outcome> got = testing::run_together(*engine, w.requests);
+    for (size_t r = 0; r < got.size(); r++) {
+      expect_equal(
+          got[r], want[r],
+          fmt::format("{} request {} ({})", normal ? "normal" : "overlap", r, describe(w.requests[r])));
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(engine->scheduler().stats().kv_healed, 0);
   }
 }
 
