@@ -24,8 +24,13 @@ struct Candidate {
   }
 };
 
-// All tokens whose logit reaches the K-th largest group maximum, in order; empty if that is not a small set.
-std::span<Candidate> find_candidates(const SampledRow& row, int32_t at_least, std::span<std::byte>& scratch) {
+struct Candidates {
+  std::span<Candidate> in_order;
+  bool all = false;  // that have any weight
+};
+
+// All tokens whose logit reaches the K-th largest group maximum; none if that is not a small set.
+Candidates find_candidates(const SampledRow& row, int32_t at_least, std::span<std::byte>& scratch) {
   float cut = -std::numeric_limits<float>::infinity();
   if (at_least <= int32_t(row.group_max.size())) {
     std::span<std::byte> work = scratch;
@@ -36,6 +41,8 @@ std::span<Candidate> find_candidates(const SampledRow& row, int32_t at_least, st
   } else if (row.vocab > kVocabBlock) {
     return {};
   }
+  // Few groups may have a token that is not banned: a grammar can leave a handful of the vocabulary.
+  const bool all = cut == -std::numeric_limits<float>::infinity();
   const auto candidates = carve<Candidate>(scratch, kMaxCandidates);
 
   size_t n = 0;
@@ -43,13 +50,13 @@ std::span<Candidate> find_candidates(const SampledRow& row, int32_t at_least, st
     if (!(row.group_max[g] >= cut)) continue;
     const int32_t begin = int32_t(g) * kMaxGroup, end = std::min(begin + kMaxGroup, row.vocab);
     for (int32_t id = begin; id < end; ++id) {
-      if (!(row.logits[id] >= cut)) continue;
+      if (!(all ? row.logits[id] > cut : row.logits[id] >= cut)) continue;
       if (n == candidates.size()) return {};
       candidates[n++] = {row.logits[id], id};
     }
   }
   std::sort(candidates.begin(), candidates.begin() + ptrdiff_t(n));
-  return candidates.first(n);
+  return {candidates.first(n), all};
 }
 
 // nullopt: the cut is not among the candidates.
@@ -57,7 +64,7 @@ std::optional<int32_t> draw_from_candidates(const SampledRow& row, const Samplin
                                             int32_t at_least, double uniform, std::span<std::byte> scratch) {
   const float scale = 1 / p.temperature;
   const bool by_k = p.top_k > 0 && p.top_k < row.vocab;
-  const auto candidates = find_candidates(row, at_least, scratch);
+  const auto [candidates, all] = find_candidates(row, at_least, scratch);
   if (candidates.empty()) return std::nullopt;
   const size_t limit = by_k ? std::min(candidates.size(), size_t(p.top_k)) : candidates.size();
   const auto weights = carve<float>(scratch, limit);
@@ -73,7 +80,7 @@ std::optional<int32_t> draw_from_candidates(const SampledRow& row, const Samplin
       break;
     kept_weight += double(weights[kept]);
   }
-  if (kept == limit && !by_k && limit < size_t(row.vocab)) return std::nullopt;
+  if (kept == limit && !by_k && !all) return std::nullopt;
   return candidates[size_t(walk(weights.first(kept), 0, 1, uniform * kept_weight))].id;
 }
 

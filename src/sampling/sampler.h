@@ -1,8 +1,8 @@
 // Sampling on the device: the exact state of every request slot, and the ops that turn logits into tokens.
 //
 // Order per row (docs/sampling.md): logprobs from the raw logits; then logit_bias, frequency and presence
-// penalty, repetition penalty, ban of end tokens until min_tokens; then argmax, or temperature, top_k, top_p,
-// min_p and one draw.
+// penalty, repetition penalty, ban of end tokens until min_tokens, and what the row's mask does not allow;
+// then argmax, or temperature, top_k, top_p, min_p and one draw.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,21 @@
 
 namespace gapless {
 
-// One row of logits of a step. Written by the step's first op.
+inline constexpr int32_t kSampleRow = -1, kSkipRow = -2;
+
+// One row of logits of a step. Written by ops before the sampler's.
 struct LogitRow {
   int32_t slot;    // whose parameters and counts apply
-  int32_t target;  // >= 0: a prompt position; the logprob of this token is wanted and nothing is sampled. -1:
-                   // sample
+  int32_t target;  // >= 0: a prompt position; the logprob of this token is wanted and nothing is sampled.
+                   // kSampleRow; kSkipRow: nothing is wanted, no state moves
+  // Of a sampled row: the tokens that may be drawn (sampling_info.h), at least one. Null: all. Where bias and
+  // bans leave none of them, the lowest one is emitted all the same: a grammar is never broken.
+  const uint32_t* allowed = nullptr;
 };
 
 // What a row of logits gave, in host result memory. Valid after the step's event.
 struct SampleResult {
-  int32_t token;  // sampled; -1 for a prompt position
+  int32_t token;  // sampled; -1 for a prompt position and a row that was skipped
   float logprob;  // of `token` or of the target, when the slot's top_logprobs >= 0
   int32_t n_top;
   TokenLogprob top[kMaxTopLogprobs];  // by descending logit, equal ones by ascending id

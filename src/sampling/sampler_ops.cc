@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sampling/random.h"
+#include "sampling/token_mask.h"
 
 namespace gapless {
 namespace {
@@ -41,8 +42,8 @@ struct Row {
         top(p.w.top + int64_t(r) * p.w.n_blocks * kMaxTopLogprobs, size_t(p.w.n_blocks) * kMaxTopLogprobs),
         log_sum_exp(p.w.log_sum_exp[r]) {}
 
-  bool sampled() const { return info.target < 0; }
-  bool wants_logprobs() const { return !sampled() || state.wants_logprobs(); }
+  bool sampled() const { return info.target == kSampleRow; }
+  bool wants_logprobs() const { return info.target >= 0 || (sampled() && state.wants_logprobs()); }
   int32_t n_top(int32_t vocab) const {
     return std::clamp(state.params().top_logprobs, 0, std::min(kMaxTopLogprobs, vocab));
   }
@@ -150,11 +151,16 @@ bool needs_sums(const SlotState& state, int32_t vocab) {
 
 void run_scan(const P& p, int32_t chunk, OpContext& context) {
   const Piece piece(p, p.w.sampled_rows, chunk);
-  const float* x = piece.row.logits + piece.begin;
+  float* x = piece.row.logits + piece.begin;
+  if (piece.row.info.allowed) ban_others(piece.row.info.allowed, piece.begin, piece.n, x);
   BlockStats& stats = piece.row.changed[size_t(piece.block)];
   stats.max = p.w.math->max(x, piece.n, &piece.row.group_max[size_t(piece.block) * kGroupsPerBlock]);
   const SlotState& state = piece.row.state;
-  if (needs_sums(state, p.w.vocab))
+  if (!needs_sums(state, p.w.vocab)) return;
+  // A block of which nothing is allowed has no weight; its exponentials would be of -inf minus -inf.
+  if (stats.max.max == -std::numeric_limits<float>::infinity())
+    stats.sum = 0;
+  else
     stats.sum = p.w.math->exp_sum(x, piece.n, stats.max.max, 1 / state.params().temperature,
                                   block_scratch(context).data());
 }
@@ -164,8 +170,9 @@ int32_t sample(const P& p, const Row& row, std::span<std::byte> scratch) {
   const SamplingParams& params = state.params();
   const int32_t most_likely = sample_greedy(row.changed);
   // Without a finite logit (everything banned) there is nothing to draw from.
-  if (state.greedy() || !(row.logits[most_likely] > -std::numeric_limits<float>::infinity()))
-    return most_likely;
+  if (!(row.logits[most_likely] > -std::numeric_limits<float>::infinity()))
+    return row.info.allowed ? first_allowed(row.info.allowed, p.w.vocab) : most_likely;
+  if (state.greedy()) return most_likely;
   const double uniform =
       random_uniform(params.seed, params.choice, state.output_index(), RandomPurpose::kSampleToken);
   const SampledRow sampled{row.logits, p.w.vocab, row.changed, row.group_max, p.w.math};

@@ -1,10 +1,11 @@
 // The ops that sample a group of rows. Only sampler.cc includes this.
 //
-//   plan     1 chunk            which rows want logprobs, which are sampled
-//   logprobs row x block        maximum, sum of exponentials and most likely tokens of the raw logits, for
-//   rows that want logprobs change   row                puts a row's logprobs together; bias, penalties and
-//   bans change the logits in place scan     row x block        maximum, and for a draw the sum of
-//   exponentials, of the changed logits finish   row                the token; the slot moves on
+//   plan     1 chunk      which rows want logprobs, which are sampled
+//   logprobs row x block  maximum, sum of exponentials and most likely tokens of the raw logits, for rows
+//                         that want logprobs
+//   change   row          puts a row's logprobs together; bias, penalties and bans change the logits in place
+//   scan     row x block  the mask; maximum, and for a draw the sum of exponentials, of the changed logits
+//   finish   row          the token; the slot moves on
 #pragma once
 
 #include "sampling/row_sampler.h"

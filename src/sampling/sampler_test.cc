@@ -42,7 +42,12 @@ class Bench {
 
   void admit(int32_t slot, const SamplingParams& params, std::vector<int32_t> prompt = {},
              std::vector<int32_t> outputs = {}) {
-    states_[size_t(slot)] = sampler_->prepare({slot, params, std::move(prompt), std::move(outputs)});
+    states_[size_t(slot)] = sampler_->prepare({.slot = slot,
+                                               .epoch = 1,
+                                               .params = params,
+                                               .cached_tokens = 0,
+                                               .prompt_ids = std::move(prompt),
+                                               .output_ids = std::move(outputs)});
     slots_[size_t(slot)] = states_[size_t(slot)].get();
   }
 

@@ -1,0 +1,32 @@
+// Sets of tokens as bits (sampling_info.h). Only the sampler and the worker include this.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace gapless {
+
+// -1: none.
+inline int32_t first_allowed(const uint32_t* allowed, int32_t vocab_size) {
+  for (int32_t begin = 0; begin < vocab_size; begin += 32) {
+    const uint32_t word = allowed[begin / 32];
+    if (word == 0) continue;
+    const int32_t id = begin + std::countr_zero(word);
+    return id < vocab_size ? id : -1;
+  }
+  return -1;
+}
+
+// -inf for those of the ids begin .. begin + n - 1, whose logits x holds, that are not allowed. begin is a
+// multiple of 32.
+inline void ban_others(const uint32_t* allowed, int32_t begin, int32_t n, float* x) {
+  for (int32_t i = 0; i < n; i += 32) {
+    const uint32_t word = allowed[(begin + i) / 32];
+    if (word == ~uint32_t{0}) continue;
+    for (int32_t bit = 0; bit < 32 && i + bit < n; ++bit)
+      if (!(word >> bit & 1)) x[i + bit] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+}  // namespace gapless
