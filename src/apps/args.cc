@@ -249,7 +249,7 @@ void add_trace_flags(CLI::App& app, TraceArgs& a) {
   flag(app, "--from", a.from, "MS", "in the middle of steady decode",
        "Where the picture begins, in milliseconds of the trace.")
       ->check(CLI::Range(0.0, 1e9));
-  flag(app, "--ms", a.ms, "MS", "five steps", "How much time the picture shows, in milliseconds.")
+  flag(app, "--ms", a.ms, "MS", "four steps", "How much time the picture shows, in milliseconds.")
       ->check(CLI::Range(0.001, 1e6));
 }
 

@@ -13,7 +13,7 @@ namespace gapless {
 
 namespace {
 
-constexpr double kStepsDrawn = 5;
+constexpr double kStepsDrawn = 4;
 
 // What --from and --ms say; else some steps in the middle of the longest steady decode, or of the whole.
 TraceWindow window_of(const TraceArgs& args, const TraceReport& report) {

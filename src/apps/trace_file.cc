@@ -96,4 +96,12 @@ Result<TraceFile> read_trace(const std::string& path) {
   return parse_trace(text.str(), path);
 }
 
+Status write_trace(const Tracer& tracer, const std::string& path) {
+  std::ofstream file(path);
+  file << tracer.chrome_json();
+  file.close();
+  if (!file) return Status::invalid("--trace {}: {}", path, std::strerror(errno));
+  return {};
+}
+
 }  // namespace gapless

@@ -34,5 +34,7 @@ struct TraceFile {
 // The error says what is wrong with the text and where; `path` is only for that.
 Result<TraceFile> parse_trace(const std::string& text, const std::string& path);
 Result<TraceFile> read_trace(const std::string& path);
+// Everything that is still in the rings, as GET /trace answers it.
+Status write_trace(const Tracer& tracer, const std::string& path);
 
 }  // namespace gapless

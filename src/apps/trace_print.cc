@@ -9,6 +9,7 @@ namespace {
 
 // Microseconds with three digits, in a unit that fits.
 std::string time_text(double us) {
+  if (us == 0) return "0";
   if (us < 1000) return fmt::format("{:.{}f} us", us, us < 10 ? 2 : us < 100 ? 1 : 0);
   if (us < 1e6) return fmt::format("{:.{}f} ms", us / 1e3, us < 1e4 ? 2 : us < 1e5 ? 1 : 0);
   return fmt::format("{:.2f} s", us / 1e6);
@@ -77,6 +78,7 @@ std::string gap_text(const DeviceGap& gap) {
     text += fmt::format("    {:<12}", activity.thread);
     const char* separator = " ";
     for (const auto& [name, share] : activity.shares) {
+      if (share < 0.005) continue;
       text += fmt::format("{}{} {:.0f} %", separator, name, share * 100);
       separator = ", ";
     }

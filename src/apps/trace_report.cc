@@ -88,7 +88,7 @@ class StepWalk {
  private:
   // False: there was nothing to run.
   bool on_gap(const FileSpan& before, const FileSpan& after) {
-    const double length = std::max(0.0, after.begin - before.end);
+    const double length = gap_between(before, after);
     const auto idle = std::partition_point(idle_spans_.begin(), idle_spans_.end(),
                                            [&](const FileSpan& span) { return span.end <= before.end; });
     if (length > 0 && idle != idle_spans_.end() && idle->begin < after.begin) {
@@ -108,7 +108,7 @@ class StepWalk {
     steady.steps += stretch.size();
     for (size_t i = 0; i < stretch.size(); i++) {
       steady_busy_ += stretch[i].length();
-      if (i > 0) steady_gaps_.push_back(std::max(0.0, stretch[i].begin - stretch[i - 1].end));
+      if (i > 0) steady_gaps_.push_back(gap_between(stretch[i - 1], stretch[i]));
     }
     const double begin = stretch.front().begin, end = stretch.back().end;
     steady_time_ += end - begin;
@@ -125,7 +125,7 @@ class StepWalk {
     if (steady_time_ > 0) report_.steady.busy = steady_busy_ / steady_time_;
     report_.steady.gaps = lengths_of(std::move(steady_gaps_));
     std::vector<double> lengths;
-    for (const DeviceGap& gap : gaps_) lengths.push_back(std::max(0.0, gap.length()));
+    for (const DeviceGap& gap : gaps_) lengths.push_back(gap.length());
     report_.gaps = lengths_of(std::move(lengths));
   }
 

@@ -25,12 +25,20 @@ struct Activity {
   std::vector<std::pair<std::string, double>> shares;
 };
 
+// Times in a file are whole nanoseconds: less between two steps is nothing.
+inline constexpr double kNoGap = 0.0025;
+
+inline double gap_between(const FileSpan& before, const FileSpan& after) {
+  const double length = after.begin - before.end;
+  return length > kNoGap ? length : 0;
+}
+
 // Between two steps, while there was work.
 struct DeviceGap {
   FileSpan before, after;  // the steps
   std::vector<Activity> host;
 
-  double length() const { return after.begin - before.end; }
+  double length() const { return gap_between(before, after); }
 };
 
 // One kind of span on one thread.

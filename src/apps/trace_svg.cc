@@ -28,15 +28,19 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// Work of the device is green, waiting is pale, everything else has a colour of its own name.
-const char* colour_of(const FileSpan& span, bool device) {
-  constexpr const char* kColours[] = {"#f2b36b", "#7fb3e6", "#d99ad6", "#e58a8a",
-                                      "#9fc5a8", "#c9b27c", "#9aa5e0"};
-  if (device) return span.name == trace::kDecode.text ? "#6cbf84" : "#3f9d8f";
-  if (span.name == trace::kWait.text || span.name == trace::kIdle.text) return "#ececec";
-  size_t sum = 0;
-  for (const char c : span.name) sum = sum * 31 + static_cast<unsigned char>(c);
-  return kColours[sum % std::size(kColours)];
+// Work of the device is green, waiting is pale; what the host works on has a colour of its own.
+std::string_view colour_of(const std::string& name) {
+  constexpr std::pair<const TraceName*, const char*> kColours[] = {
+      {&trace::kDecode, "#6cbf84"},  {&trace::kExtend, "#2f8f6f"}, {&trace::kMixed, "#4fa79a"},
+      {&trace::kCopy, "#a8d5b5"},    {&trace::kWait, "#e9e9e9"},   {&trace::kIdle, "#f4f4f4"},
+      {&trace::kWake, "#e8923a"},    {&trace::kIngest, "#8a6fb0"}, {&trace::kCompose, "#3f7fc4"},
+      {&trace::kLaunch, "#7cc3ec"},  {&trace::kRecall, "#c43f6b"}, {&trace::kStall, "#a02c2c"},
+      {&trace::kProcess, "#cf86cb"}, {&trace::kSend, "#7a4fa3"},   {&trace::kPlan, "#5b8def"},
+      {&trace::kDeliver, "#e07f7f"}, {&trace::kBurst, "#cdb67d"},  {&trace::kRequest, "#97824a"},
+  };
+  for (const auto& [known, colour] : kColours)
+    if (name == known->text) return colour;
+  return "#9a9a9a";
 }
 
 std::vector<const FileSpan*> within(const FileThread& thread, const TraceWindow& window) {
@@ -54,7 +58,7 @@ class Picture {
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" width="{0:.0f}" height="{1:.0f}")"
         R"( font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>)"
         "\n",
-        kLeft + kWidth + 8, height_ + 24);
+        kLeft + kWidth + 8, height_ + 44);
     axis();
   }
 
@@ -76,7 +80,18 @@ class Picture {
         "\n",
         x_of(begin), kTop - 4, std::max(0.3, (end - begin) * scale_), height_ - kTop, end - begin);
   }
-  std::string finish() && { return std::move(out_) + "</svg>\n"; }
+  // With a legend, because most boxes are too narrow for their names.
+  std::string finish() && {
+    double x = kLeft;
+    for (const std::string& name : names_) {
+      print(
+          R"(<rect x="{:.0f}" y="{:.0f}" width="9" height="9" fill="{}"/><text x="{:.0f}" y="{:.0f}">{}</text>)"
+          "\n",
+          x, height_ + 28, colour_of(name), x + 13, height_ + 37, escaped(name));
+      x += 30 + kLetter * double(name.size());
+    }
+    return std::move(out_) + "</svg>\n";
+  }
 
  private:
   template <class... Args>
@@ -90,11 +105,8 @@ class Picture {
   void axis() {
     const double most = (window_.end - window_.begin) / 6;
     double step = std::pow(10, std::floor(std::log10(most)));
-    if (step * 5 <= most)
-      step *= 5;
-    else if (step * 2 <= most)
-      step *= 2;
-    for (int i = 0; window_.begin + step * i <= window_.end; i++) {
+    step *= step * 5 <= most ? 5 : step * 2 <= most ? 2 : 1;
+    for (int i = 0; x_of(window_.begin + step * i) < kLeft + kWidth - 30; i++) {
       const double x = x_of(window_.begin + step * i);
       print(
           R"(<path d="M{0:.1f} {1:.0f}V{2:.0f}" stroke="#ddd"/><text x="{0:.1f}" y="{3:.0f}" fill="#666">{4:g} ms</text>)"
@@ -105,11 +117,13 @@ class Picture {
   void box(const FileSpan& span, double lane_y, bool inner, bool device) {
     const double x = x_of(span.begin), width = std::max(0.4, x_of(span.end) - x);
     const double y = lane_y + (inner ? kBox / 2 : 0), height = inner ? kBox / 2 : kBox;
+    if (std::find(names_.begin(), names_.end(), span.name) == names_.end()) names_.push_back(span.name);
     std::string label = span.name;
     if (device && span.batch != kNoTraceArg) label += fmt::format(" {}", span.batch);
     print(
-        R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{:.0f}" fill="{}"><title>{} {:.1f} us</title></rect>)",
-        x, y, width, height, colour_of(span, device), escaped(label), span.length());
+        R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{:.0f}" fill="{}"{}><title>{} {:.1f} us</title></rect>)",
+        x, y, width, height, colour_of(span.name), device ? R"( stroke="#fff")" : "", escaped(label),
+        span.length());
     if (double(label.size()) * kLetter < width && !inner)
       print(R"(<text x="{:.1f}" y="{:.0f}">{}</text>)", x + 3, y + 16, escaped(label));
     out_ += "\n";
@@ -118,6 +132,7 @@ class Picture {
   const TraceWindow window_;
   const double scale_, height_;
   size_t lanes_ = 0;
+  std::vector<std::string> names_;  // that were drawn
   std::string out_;
 };
 
@@ -144,7 +159,7 @@ Result<std::string> trace_svg(const TraceFile& trace, const TraceWindow& window)
   const std::vector<FileSpan> steps = device_steps(trace);
   for (size_t i = 1; i < steps.size(); i++) {
     const double begin = std::max(steps[i - 1].end, window.begin), end = std::min(steps[i].begin, window.end);
-    if (begin < end) picture.shade(begin, end);
+    if (begin < end && gap_between(steps[i - 1], steps[i]) > 0) picture.shade(begin, end);
   }
   return std::move(picture).finish();
 }
