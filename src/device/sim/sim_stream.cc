@@ -11,8 +11,9 @@
 namespace gapless {
 namespace {
 
-// A sleep ends about this much before the time it is for, and the rest is spun: see docs/performance.md.
-constexpr double kSpinSeconds = 30e-6;
+// A sleep ends this much early and the rest is spun. Measured on 2 virtual CPUs: a sleep of 1.3 ms ends 31 us
+// late, 39 us in 90 % of cases. A late event would be charged to the host as a gap.
+constexpr double kSpinSeconds = 60e-6;
 constexpr unsigned long kTimerSlackNs = 1;  // the default, 50 us, is added to every sleep
 constexpr std::byte kPoison{0xff};
 
