@@ -68,8 +68,8 @@ void FakeWorker::check_relaunch(Launch& launch) {
 }
 
 size_t FakeWorker::outstanding() const {
-  return size_t(std::ranges::count_if(outstanding_,
-                                      [](const auto& l) { return !l->collected && !l->recalled(); }));
+  return size_t(
+      std::ranges::count_if(outstanding_, [](const auto& l) { return !l->collected && !l->recalled(); }));
 }
 
 std::shared_ptr<FakeWorker::Launch> FakeWorker::take_launch() {
@@ -129,8 +129,8 @@ void FakeWorker::report(std::string error) {
 void FakeWorker::run(Launch& launch) {
   const ModelWorkerBatch& batch = *launch.batch;
   if (to_bytes(batch) != launch.bytes) error("batch {} has changed since its launch", batch.id);
-  Step& step = steps_.emplace_back(
-      Step{.batch_id = batch.id, .mode = batch.mode, .rows = int32_t(batch.rows.size())});
+  Step& step =
+      steps_.emplace_back(Step{.batch_id = batch.id, .mode = batch.mode, .rows = int32_t(batch.rows.size())});
   n_steps_++;
   launch.result.batch_id = batch.id;
   if (Status failure; take_failure(failure)) {

@@ -48,7 +48,7 @@ class FakeWorker : public ModelWorkerClient {
     ForwardMode mode;
     int32_t prefill_tokens = 0, decode_rows = 0, rows = 0, dropped_rows = 0, failed_rows = 0;
     bool failed = false;
-    std::vector<RowStatus> status;  // of each row
+    std::vector<RowStatus> status{};  // of each row
   };
   // Computed steps, in order.
   const std::vector<Step>& steps() const { return steps_; }

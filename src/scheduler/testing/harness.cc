@@ -46,10 +46,11 @@ Request make_request(RequestId id, std::vector<int32_t> prompt_ids, int32_t max_
 
 Harness::Harness(SchedulerConfig c, EventLoop loop)
     : config(std::move(c)), tokens(small_vocabulary(config.vocab_size)), worker(config) {
-  scheduler =
-      std::make_unique<Scheduler>(config, Scheduler::Deps{worker, worker, *this, inbox, tokens, metrics, tracer,
-                                                          [this](int32_t page) { worker.poison(page); }});
+  scheduler = std::make_unique<Scheduler>(
+      config, Scheduler::Deps{worker, worker, *this, inbox, tokens, metrics, tracer,
+                              [this](int32_t page) { worker.poison(page); }});
   scheduler->set_loop(loop);
+  watch = std::make_unique<StepWatch>(*scheduler, config, worker, received);
 }
 
 Harness::~Harness() {
@@ -58,15 +59,29 @@ Harness::~Harness() {
 }
 
 void Harness::push(SchedulerMessage message) {
+  watch->on_sent(message);
   ASSERT_TRUE(inbox.try_push(std::move(message)));
 }
 
-LoopWait Harness::step() {
+LoopWait Harness::step_host() {
+  watch->before_step();
   const LoopWait wait = scheduler->step();
   steps++;
   EXPECT_EQ(scheduler->check_memory(), "") << "after step " << steps;
+  watch->after_step(wait, inbox.size() == 0);
+  return wait;
+}
+
+LoopWait Harness::step() {
+  const LoopWait wait = step_host();
   if (wait == LoopWait::kResult || wait == LoopWait::kResultOrRequests) worker.run_one();
   return wait;
+}
+
+LoopWait Harness::settle() {
+  for (;;) {
+    if (const LoopWait wait = step_host(); wait != LoopWait::kNothing) return wait;
+  }
 }
 
 void Harness::run_until_idle() {
@@ -99,8 +114,11 @@ void Harness::on_tokens(std::vector<TokenDelta> deltas) {
       EXPECT_GE(delta.token->id, 0) << who;
       r.ids.push_back(delta.token->id);
       r.logprobs.push_back(delta.token->logprob);
-      r.steps.push_back(int64_t(worker.steps().size()));
+      r.steps.push_back(worker.n_steps());
     }
+    if (delta.finish && delta.finish->reason == FinishReason::kError &&
+        delta.finish->status.code() == StatusCode::kInternal)
+      watch->on_error({delta.id, delta.choice});
     if (delta.finish) r.finish = std::move(delta.finish);
   }
 }

@@ -1,5 +1,5 @@
-// A scheduler with a fake forward side, stepped from the test's thread; memory laws are checked after every
-// step.
+// A scheduler with a fake forward side, stepped from the test's thread; the memory laws and those of
+// StepWatch are checked after every step.
 #pragma once
 
 #include <map>
@@ -11,19 +11,10 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/testing/fake_worker.h"
 #include "scheduler/testing/oracle.h"
+#include "scheduler/testing/received.h"
+#include "scheduler/testing/step_watch.h"
 
 namespace gapless::testing {
-
-// Everything one choice was sent.
-struct Received {
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  std::vector<OutputToken> prompt_logprobs;
-  std::vector<int64_t> steps;  // of each token
-  int64_t visible_bytes = 0;
-  int32_t prompt_tokens = -1, cached_tokens = -1;
-  std::optional<Finish> finish;
-};
 
 class Harness : public TokenSink {
  public:
@@ -38,6 +29,10 @@ class Harness : public TokenSink {
 
   // One step of the loop; a held worker runs when the loop would wait for it.
   LoopWait step();
+  // One step, and the device stands still.
+  LoopWait step_host();
+  // Steps until the loop has to wait, while the device stands still.
+  LoopWait settle();
   void run_until_idle();
 
   const Received& got(RequestId id, int32_t choice = 0) const { return received.at({id, choice}); }
@@ -55,9 +50,10 @@ class Harness : public TokenSink {
   MetricsRegistry metrics;
   Tracer tracer{64};
   FakeWorker worker;
-  std::map<std::pair<RequestId, int32_t>, Received> received;
+  ReceivedMap received;
   int64_t steps = 0, calls_to_sink = 0;
   std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<StepWatch> watch;  // of step(), step_host() and what uses them
 
  private:
   void push(SchedulerMessage message);
