@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace gapless::testing {
 
 SchedulerConfig small_config() {
@@ -124,12 +126,44 @@ void Harness::on_tokens(std::vector<TokenDelta> deltas) {
 }
 
 void Harness::expect_answer(const Request& request, int32_t choice) const {
-  ASSERT_TRUE(has(request.id, choice)) << request.id;
+  const std::string who = fmt::format("request {}.{}", request.id, choice);
+  ASSERT_TRUE(has(request.id, choice)) << who << " was never answered";
   const Received& r = got(request.id, choice);
   const Answer a = expected(request, choice);
-  ASSERT_TRUE(r.finish) << request.id;
-  EXPECT_EQ(r.ids, a.ids) << request.id;
-  EXPECT_EQ(r.finish->reason, a.finish.reason) << request.id;
+  ASSERT_TRUE(r.finish) << who << " never ended";
+  EXPECT_EQ(r.prompt_tokens, int32_t(request.prompt_ids.size())) << who;
+  EXPECT_EQ(r.ids, a.ids) << who;
+  EXPECT_EQ(r.finish->reason, a.finish.reason) << who;
+  EXPECT_EQ(r.finish->matched, a.finish.matched) << who;
+  EXPECT_EQ(r.visible_bytes, int64_t(a.visible.size())) << who;
+  if (request.params.top_logprobs >= 0) {
+    EXPECT_EQ(r.logprobs, a.logprobs) << who;
+  }
+  ASSERT_EQ(r.prompt_logprobs.size(), a.prompt_logprobs.size()) << who;
+  for (size_t i = 0; i < a.prompt_logprobs.size(); i++) {
+    EXPECT_EQ(r.prompt_logprobs[i].id, request.prompt_ids[request.prompt_logprob_begin + 1 + i]) << who;
+    EXPECT_EQ(r.prompt_logprobs[i].logprob, a.prompt_logprobs[i]) << who;
+  }
+}
+
+void Harness::expect_answer_or_cut(const Request& request, int32_t choice, bool aborted) const {
+  const std::string who = fmt::format("request {}.{}", request.id, choice);
+  ASSERT_TRUE(has(request.id, choice)) << who << " was never answered";
+  const Received& r = got(request.id, choice);
+  ASSERT_TRUE(r.finish) << who << " never ended";
+  const FinishReason reason = r.finish->reason;
+  if (reason != FinishReason::kAbort && reason != FinishReason::kError) return expect_answer(request, choice);
+  const Answer a = expected(request, choice);
+  EXPECT_EQ(r.prompt_tokens, int32_t(request.prompt_ids.size())) << who;
+  EXPECT_LT(r.ids.size(), a.ids.size() + (request.params.max_tokens == 0)) << who;
+  const size_t n = std::min(r.ids.size(), a.ids.size());
+  EXPECT_EQ(r.ids, std::vector<int32_t>(a.ids.begin(), a.ids.begin() + n)) << who;
+  if (reason == FinishReason::kAbort) {
+    EXPECT_TRUE(aborted) << who;
+    EXPECT_EQ(r.finish->status.code(), StatusCode::kCancelled) << who;
+  } else {
+    EXPECT_EQ(r.finish->status.message(), "injected") << who;
+  }
 }
 
 void Harness::expect_nothing_left() {

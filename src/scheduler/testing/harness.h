@@ -41,6 +41,8 @@ class Harness : public TokenSink {
     return oracle(config, *tokens, request, choice);
   }
   void expect_answer(const Request& request, int32_t choice = 0) const;
+  // The same, or the beginning of its answer when it failed or, if `aborted`, was aborted.
+  void expect_answer_or_cut(const Request& request, int32_t choice, bool aborted) const;
   // Everything is given back; every page is free or in the tree.
   void expect_nothing_left();
 
