@@ -14,7 +14,11 @@ class Launch : public LaunchState {
  public:
   using LaunchState::LaunchState;
   // Forward thread, before the step is queued.
-  void bind(const Step& step) { step_ = &step; }
+  void bind(Step& step) { step_ = &step; }
+  Step& step() const { return *step_; }
+
+  // Forward thread: the first step of a batch with masked rows, until the second one is queued.
+  std::shared_ptr<Event> first_step;
 
   BatchResult collect(Status status) override {
     const ModelWorkerBatch& batch = **step_->batch;
@@ -25,28 +29,27 @@ class Launch : public LaunchState {
       return result;
     }
     for (size_t i = 0; i < batch.rows.size(); i++)
-      result.rows[i] = collect_row(batch.rows[i], step_->host_places[i]);
+      collect_row(batch.rows[i], step_->host_places[i], result.rows[i]);
     return result;
   }
 
  private:
-  RowResult collect_row(const BatchRow& row, const Step::RowPlace& place) const {
-    RowResult r;
+  void collect_row(const BatchRow& row, const Step::RowPlace& place, RowResult& r) const {
     r.status = place.status;
-    if (place.status != RowStatus::kOk) return r;
-    const SampleResult* at = step_->host_results + place.first_logit_row;
+    if (place.status != RowStatus::kOk) return;
+    const SampleResult* at = step_->host_results + place.first_target;
     for (int32_t t = 0; t < row.n_targets; t++, at++) {
       r.prompt_logprobs.push_back(at->logprob);
       r.prompt_top.emplace_back(at->top, at->top + at->n_top);
     }
-    if (!row.emits) return r;
+    if (!row.emits) return;
+    at = step_->host_results + place.sampled;
     r.token = at->token;
     r.logprob = at->logprob;
     r.top.assign(at->top, at->top + at->n_top);
-    return r;
   }
 
-  const Step* step_ = nullptr;  // its place in the ring is reused only after the result was taken
+  Step* step_ = nullptr;  // its place in the ring is reused only after the result was taken
 };
 
 }  // namespace
@@ -137,6 +140,7 @@ void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
     CHECK_LE(r.start_pos + r.n_tokens, options_.max_pages_per_request * options_.page_size);
     CHECK(r.n_targets == 0 || r.prompt_logprob_begin + r.n_targets <= r.start_pos + r.n_tokens, "targets {}",
           r.n_targets);
+    CHECK(r.emits || !r.masked, "a row of slot {} waits for a mask and emits nothing", r.slot);
     tokens += r.n_tokens;
   }
   CHECK_EQ(tokens, int64_t(batch.input_ids.size()));
@@ -158,58 +162,125 @@ size_t ModelRunner::next_place() {
   return last_place_;
 }
 
-void ModelRunner::launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorkerBatch> batch) {
+void ModelRunner::launch(std::shared_ptr<LaunchState> state, Frozen<ModelWorkerBatch> batch) {
+  if (const auto* last = static_cast<const Launch*>(ring_launches_[last_place_].get()))
+    CHECK(!last->first_step || last->recalled(), "launch {} while rows of {} wait for sampling information",
+          batch->id, last->batch_id);
   const size_t at = next_place();
   if (const LaunchState* former = ring_launches_[at].get())
     CHECK(former->recalled() || former->collected, "launch {} while the result of {} was not taken",
           batch->id, former->batch_id);
   check_batch(*batch);
   Step& step = *ring_[at];
-  step.inits.clear();
-  for (const SlotInit& init : batch->slot_inits) step.inits.push_back(sampler_->prepare(init));
-  step.batch.emplace(std::move(batch));
+  step.reset(std::move(batch), *sampler_);
+  ring_launches_[at] = state;
+  auto& launch = static_cast<Launch&>(*state);
+  launch.bind(step);
 
-  static_cast<Launch&>(*launch).bind(step);
-  ring_launches_[at] = launch;
   std::unique_ptr<OpList> ops = stream_->new_ops();
-  plan(*ops, step, *launch);
+  push_first_step(*ops, step, launch);
   const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
   // The callback also keeps the launch alive until its step is over, recalled or not.
-  done->on_set([launch = std::move(launch), event = done.get()](const Status& status) {
-    launch->copy_done.set(status, event->times());
+  if (step.masked_rows.bound > 0) {
+    launch.first_step = done;
+    done->on_set([state = std::move(state)](const Status&) {});
+  } else {
+    done->on_set([state = std::move(state), event = done.get()](const Status& status) {
+      state->copy_done.set(status, event->times());
+    });
+  }
+}
+
+void ModelRunner::sample_masked_rows(std::shared_ptr<LaunchState> state, std::optional<SamplingInfo> info) {
+  if (state->recalled()) return;
+  auto& launch = static_cast<Launch&>(*state);
+  CHECK(launch.first_step && ring_launches_[last_place_] == state, "no row of batch {} waits",
+        launch.batch_id);
+  Step& step = launch.step();
+  const size_t rows = size_t(step.masked_rows.bound), words = mask_words(model_.config().vocab_size);
+  step.info = info ? std::move(*info) : SamplingInfo{std::vector(rows, RowMask::kMissing), {}};
+  CHECK_EQ(step.info.rows.size(), rows);
+  if (std::ranges::count(step.info.rows, RowMask::kAllowed) > 0)
+    CHECK_EQ(step.info.allowed.size(), rows * words);
+
+  std::unique_ptr<OpList> ops = stream_->new_ops();
+  push_second_step(*ops, step, launch);
+  const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
+  done->on_set([state = std::move(state), first = std::exchange(launch.first_step, nullptr),
+                event = done.get()](const Status& status) {
+    const Status first_status = first->wait();  // ready: it came before
+    const StepTimes begin = first->times(), end = event->times();
+    state->copy_done.set(first_status.is_ok() ? status : first_status,
+                         {begin.submitted, begin.started, end.ended});
   });
 }
 
-void ModelRunner::plan(OpList& ops, Step& step, LaunchState& launch) {
-  const ModelWorkerBatch& batch = **step.batch;
-  int32_t logit_bound = 0;
-  for (const BatchRow& r : batch.rows) logit_bound += r.n_targets + r.emits;
+TakeParams ModelRunner::take_params(LaunchState& launch) {
+  return {.launch = &launch,
+          .step = &static_cast<Launch&>(launch).step(),
+          .slots = slots_,
+          .sampler = sampler_.get()};
+}
 
-  const TakeParams take{.launch = &launch, .step = &step, .slots = slots_, .sampler = sampler_.get()};
+// The output head of masked rows is computed while their masks are made, as far as the logits have room.
+void ModelRunner::push_first_step(OpList& ops, Step& step, LaunchState& launch) {
+  const TakeParams take = take_params(launch);
   push_take(ops, take);
-  const ForwardInputs in = step.inputs(int32_t(batch.input_ids.size()));
-  model_.forward(ops, table_, in, kv_view());
-  for (int32_t begin = 0; begin < logit_bound; begin += logit_group_) {
-    const int32_t cap = std::min(logit_group_, logit_bound - begin);
-    model_.logits(ops, table_, in, begin, cap, logits_.as<float>(), ld_logits_);
-    sampler_->push(ops, {.rows = {in.n_logit_rows, begin, cap},
-                         .logit_rows = step.logit_info,
-                         .logits = logits_.as<float>(),
-                         .ld = ld_logits_,
-                         .slots = slots_.states,
-                         .future_map = slots_.future_map,
-                         .results = step.results});
+  model_.forward(ops, table_, step.inputs(step.free_rows), kv_view());
+  for (int32_t begin = 0; begin < step.free_rows.bound; begin += logit_group_) {
+    push_head(ops, step, step.free_rows, begin);
+    push_sampler(ops, step, step.free_rows, begin);
   }
+  if (step.masked_rows.bound == 0) return push_results(ops, step, take);
+  push_head(ops, step, step.masked_rows, 0);
+  push_computed(ops, take);
+}
+
+void ModelRunner::push_second_step(OpList& ops, Step& step, LaunchState& launch) {
+  const TakeParams take = take_params(launch);
+  push_masks(ops, take, model_.config().vocab_size);
+  for (int32_t begin = 0; begin < step.masked_rows.bound; begin += logit_group_) {
+    if (begin > 0) push_head(ops, step, step.masked_rows, begin);
+    push_sampler(ops, step, step.masked_rows, begin);
+  }
+  push_results(ops, step, take);
+}
+
+// The logits of one group of rows.
+void ModelRunner::push_head(OpList& ops, const Step& step, const LogitRange& range, int32_t begin) {
+  model_.logits(ops, table_, step.inputs(range), begin, std::min(logit_group_, range.bound - begin),
+                logits_.as<float>(), ld_logits_);
+}
+
+void ModelRunner::push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin) {
+  sampler_->push(ops, {.rows = {range.count, begin, std::min(logit_group_, range.bound - begin)},
+                       .logit_rows = step.logit_info + range.first,
+                       .logits = logits_.as<float>(),
+                       .ld = ld_logits_,
+                       .slots = slots_.states,
+                       .future_map = slots_.future_map,
+                       .results = step.results + range.first});
+}
+
+void ModelRunner::push_results(OpList& ops, const Step& step, const TakeParams& take) {
   push_commit(ops, take);
-  device_.push_copy(ops, step.host_places, step.places, batch.rows.size() * sizeof(Step::RowPlace));
-  if (logit_bound > 0)
-    device_.push_copy(ops, step.host_results, step.results, size_t(logit_bound) * sizeof(SampleResult));
+  const size_t rows = (*step.batch)->rows.size();
+  const size_t logit_rows = size_t(step.free_rows.bound + step.masked_rows.bound);
+  device_.push_copy(ops, step.host_places, step.places, rows * sizeof(Step::RowPlace));
+  if (logit_rows > 0)
+    device_.push_copy(ops, step.host_results, step.results, logit_rows * sizeof(SampleResult));
 }
 
 PendingForward ModelWorker::forward_batch_generation(Frozen<ModelWorkerBatch> batch) {
   std::shared_ptr<LaunchState> launch = ModelRunner::new_launch(*batch);
+  SamplingInfoDone sampling_info_done;
+  if (has_masked_rows(*batch)) {
+    sampling_info_done = [this, launch](std::optional<SamplingInfo> info) {
+      runner_.sample_masked_rows(launch, std::move(info));
+    };
+  }
   runner_.launch(launch, std::move(batch));
-  return PendingForward(std::move(launch));
+  return PendingForward(std::move(launch), std::move(sampling_info_done));
 }
 
 }  // namespace gapless

@@ -33,8 +33,12 @@ class ModelRunner {
   // The state of a launch to come. Any thread.
   static std::shared_ptr<LaunchState> new_launch(const ModelWorkerBatch& batch);
   // Queues the batch on the stream and returns at once. At most kMaxOutstanding launches may be without a
-  // taken result; one that was recalled gives its place to the next.
+  // taken result; one that was recalled gives its place to the next. The sampling of masked rows is not
+  // queued yet: that is sample_masked_rows(), which comes before the next launch.
   void launch(std::shared_ptr<LaunchState> launch, Frozen<ModelWorkerBatch> batch);
+  // Queues the rest of the last launch, whose masked rows fail without `info`. Nothing happens if the launch
+  // was recalled.
+  void sample_masked_rows(std::shared_ptr<LaunchState> launch, std::optional<SamplingInfo> info);
 
   // A page that the host has given back: on a device that poisons, whoever reads it still gets nonsense. Any
   // thread; no launched batch names the page.
@@ -47,7 +51,12 @@ class ModelRunner {
   ModelRunner(Device& device, Model& model, const OpTable& table, ModelRunnerOptions options);
   Status allocate();
   void check_batch(const ModelWorkerBatch& batch) const;
-  void plan(OpList& ops, Step& step, LaunchState& launch);
+  TakeParams take_params(LaunchState& launch);
+  void push_first_step(OpList& ops, Step& step, LaunchState& launch);
+  void push_second_step(OpList& ops, Step& step, LaunchState& launch);
+  void push_head(OpList& ops, const Step& step, const LogitRange& range, int32_t begin);
+  void push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin);
+  void push_results(OpList& ops, const Step& step, const TakeParams& take);
   size_t next_place();
   KvView kv_view() const;
 

@@ -4,7 +4,8 @@
 
 namespace gapless {
 
-PendingForward::PendingForward(std::shared_ptr<LaunchState> state) : state_(std::move(state)) {
+PendingForward::PendingForward(std::shared_ptr<LaunchState> state, SamplingInfoDone sampling_info_done)
+    : state_(std::move(state)), sampling_info_done_(std::move(sampling_info_done)) {
   CHECK(state_ != nullptr, "a ticket needs a launch");
 }
 
@@ -22,13 +23,20 @@ Event& PendingForward::copy_done() const {
   return state_->copy_done;
 }
 
+void PendingForward::set_sampling_info(SamplingInfo info) {
+  CHECK(sampling_info_done_, "no row of batch {} waits for sampling information", state_->batch_id);
+  std::exchange(sampling_info_done_, {})(std::move(info));
+}
+
 bool PendingForward::try_recall() {
   if (!state_->try_recall()) return false;
   state_.reset();
+  sampling_info_done_ = {};
   return true;
 }
 
 BatchResult PendingForward::take() && {
+  if (sampling_info_done_) std::exchange(sampling_info_done_, {})(std::nullopt);
   std::shared_ptr<LaunchState> state = std::move(state_);
   Status status = state->copy_done.wait();
   BatchResult result = state->collect(std::move(status));

@@ -1,10 +1,13 @@
 // The forward side as the scheduler sees it: launch a frozen batch, get a ticket.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/frozen.h"
 #include "device/device.h"
+#include "sampling/sampling_info.h"
 #include "worker/model_worker_batch.h"
 
 namespace gapless {
@@ -13,10 +16,16 @@ namespace gapless {
 // by the device before copy_done; not read by the host before it.
 struct LaunchState;
 
-// The ticket of one launch. Move-only; owned by the scheduler thread; its result is taken exactly once.
+// `sampling_info_done`: hands over, once, what the masked rows of a launch wait for; nullopt: it will never
+// come, and they fail. Scheduler thread; never blocks.
+using SamplingInfoDone = std::function<void(std::optional<SamplingInfo>)>;
+
+// The ticket of one launch. Move-only; owned by the scheduler thread; its result is taken exactly once,
+// before the worker ends.
 class [[nodiscard]] PendingForward {
  public:
-  explicit PendingForward(std::shared_ptr<LaunchState> state);
+  // sampling_info_done: of a batch with masked rows.
+  explicit PendingForward(std::shared_ptr<LaunchState> state, SamplingInfoDone sampling_info_done = {});
   PendingForward(PendingForward&&) noexcept = default;
   PendingForward& operator=(PendingForward&&) noexcept = default;
   ~PendingForward();  // CHECKs that the result was taken
@@ -24,14 +33,21 @@ class [[nodiscard]] PendingForward {
   uint64_t batch_id() const;
   Event& launch_done() const;  // the device has taken the batch: it can no longer be recalled
   Event& copy_done() const;    // results are in host memory
+  // Whether masked rows wait for set_sampling_info().
+  bool waits_for_sampling_info() const { return bool(sampling_info_done_); }
+  // Once, before the next batch is launched. Until then, or until take(), copy_done does not come: the model
+  // part and the free rows are computed meanwhile, but nobody waits, so that no order of calls can deadlock.
+  void set_sampling_info(SamplingInfo info);
   // Takes the batch back when the device has not begun with it: true, and nothing of it will ever be
-  // computed. Consumes the ticket then. False: too late, the ticket stays.
+  // computed. Consumes the ticket then. False: too late, the ticket stays as it is.
   bool try_recall();
-  // Blocks until copy_done, then hands the result over. Consumes the ticket.
+  // Blocks until copy_done, then hands the result over. Consumes the ticket. Masked rows whose information
+  // was not set fail.
   BatchResult take() &&;
 
  private:
   std::shared_ptr<LaunchState> state_;
+  SamplingInfoDone sampling_info_done_;  // empty once called
 };
 
 // Launches that may be without a taken result: the batch that is computed and the one prepared behind it. The

@@ -1,5 +1,6 @@
 #include "worker/model_worker_batch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -84,6 +85,10 @@ const char* forward_mode_name(ForwardMode mode) {
       return "idle";
   }
   return "?";
+}
+
+bool has_masked_rows(const ModelWorkerBatch& batch) {
+  return std::ranges::any_of(batch.rows, &BatchRow::masked);
 }
 
 std::vector<std::byte> to_bytes(const ModelWorkerBatch& batch) {

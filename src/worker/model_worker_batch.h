@@ -47,6 +47,7 @@ struct BatchRow {
   int32_t start_pos = 0;
   bool emits = false;  // samples a token after its last position (false: all chunks of a prompt but the last)
   int32_t output_index = 0;  // index of the token it emits
+  bool masked = false;       // it emits, and waits for its part of the SamplingInfo (PendingForward)
   // Prompt logprobs: for positions prompt_logprob_begin .. start_pos + n_tokens - 1 of the sequence the
   // logprob of the *next* prompt token; its targets are targets[...] below. -1: none.
   int32_t prompt_logprob_begin = -1;
@@ -67,14 +68,16 @@ struct ModelWorkerBatch {
   friend bool operator==(const ModelWorkerBatch&, const ModelWorkerBatch&) = default;
 };
 
+bool has_masked_rows(const ModelWorkerBatch& batch);
+
 std::vector<std::byte> to_bytes(const ModelWorkerBatch& batch);
 // CHECKs on malformed bytes: they only ever come from to_bytes.
 ModelWorkerBatch from_bytes(const std::vector<std::byte>& bytes);
 
 enum class RowStatus : uint8_t {
   kOk,       // ran; if it emits, `token` is valid
-  kDropped,  // `take` found that the request had ended by its last token: nothing was computed
-  kFailed,   // the step, or one it depended on, failed: see BatchResult::status
+  kDropped,  // the request had ended by its last token: `take` computed nothing, or its mask said so
+  kFailed,   // the step, or one it depended on, failed: see BatchResult::status; or its mask never came
 };
 
 // Results of one row, same order as ModelWorkerBatch::rows.

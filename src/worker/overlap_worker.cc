@@ -15,9 +15,19 @@ void OverlapWorker::start() {
 
 PendingForward OverlapWorker::forward_batch_generation(Frozen<ModelWorkerBatch> batch) {
   std::shared_ptr<LaunchState> launch = ModelRunner::new_launch(*batch);
-  const bool queued = queue_.try_push({launch, std::move(batch)});
+  SamplingInfoDone sampling_info_done;
+  if (has_masked_rows(*batch)) {
+    sampling_info_done = [this, launch](std::optional<SamplingInfo> info) {
+      push({launch, std::nullopt, std::move(info)});
+    };
+  }
+  push({launch, std::move(batch), std::nullopt});
+  return PendingForward(std::move(launch), std::move(sampling_info_done));
+}
+
+void OverlapWorker::push(Job job) {
+  const bool queued = queue_.try_push(std::move(job));
   CHECK(queued, "the forward thread has ended");
-  return PendingForward(std::move(launch));
 }
 
 void OverlapWorker::forward_thread() {
@@ -32,7 +42,11 @@ bool OverlapWorker::forward_one() {
 
 void OverlapWorker::forward(Job job) {
   if (job.launch->recalled()) return;  // it costs nothing then
-  runner_.launch(std::move(job.launch), std::move(job.batch));
+  if (job.batch) {
+    runner_.launch(std::move(job.launch), std::move(*job.batch));
+  } else {
+    runner_.sample_masked_rows(std::move(job.launch), std::move(job.info));
+  }
 }
 
 }  // namespace gapless

@@ -8,32 +8,37 @@
 
 namespace gapless {
 
-// forward_batch_generation: scheduler thread; never blocks. The forward thread owns the runner from the first
-// launch on, until all launches are collected.
+// forward_batch_generation: scheduler thread; never blocks. A launch with masked rows is two jobs, and the
+// second one is queued when its sampling information is there: so the forward thread waits for its queue
+// alone, and a launch that is recalled meanwhile needs nobody to be woken. The forward thread owns the runner
+// from the first launch on, until all launches are collected.
 class OverlapWorker : public ModelWorkerClient {
  public:
   // The runner must outlive the worker. Without start() nothing is launched but by forward_one().
   explicit OverlapWorker(ModelRunner& runner) : runner_(runner) {}
-  // Launches what is queued, then joins.
+  // Launches what is queued, then joins. Tickets whose rows still wait for sampling information must not
+  // outlive it.
   ~OverlapWorker() override;
 
   void start();
 
   PendingForward forward_batch_generation(Frozen<ModelWorkerBatch> batch) override;
-  // The forward thread's work on one launch, for a test that drives it from its own thread. False: the queue
+  // The forward thread's work on one job, for a test that drives it from its own thread. False: the queue
   // is empty.
   bool forward_one();
 
  private:
   struct Job {
     std::shared_ptr<LaunchState> launch;
-    Frozen<ModelWorkerBatch> batch;
+    std::optional<Frozen<ModelWorkerBatch>> batch;  // unset: the launch's masked rows, with
+    std::optional<SamplingInfo> info;
   };
+  void push(Job job);
   void forward_thread();
   void forward(Job job);
 
   ModelRunner& runner_;
-  // Two outstanding launches, and recalled ones that the thread has not come across yet.
+  // Jobs of two outstanding launches, and of recalled ones that the thread has not come across yet.
   Queue<Job> queue_;
   NamedThread thread_;
 };

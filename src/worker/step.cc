@@ -1,5 +1,7 @@
 #include "worker/step.h"
 
+#include "sampling/token_mask.h"
+
 namespace gapless {
 namespace {
 
@@ -51,10 +53,10 @@ class Taker {
       p_.slots.page_table[w.slot * p_.slots.ld_page_table + w.index] = w.page;
     for (size_t i = 0; i < s_.inits.size(); i++) admit(batch_.slot_inits[i], s_.inits[i]);
     for (size_t i = 0; i < batch_.rows.size(); i++) {
-      s_.places[i] = {RowStatus::kOk, n_logits_};
+      s_.places[i] = {RowStatus::kOk, n_free_, -1};
       take_row(batch_.rows[i], s_.places[i]);
     }
-    *s_.counts = {n_rows_, n_tiles_, n_logits_};
+    *s_.counts = {n_rows_, n_tiles_, n_free_, n_masked_, 0};
   }
 
  private:
@@ -97,20 +99,29 @@ class Taker {
     }
     for (int32_t t = 0; t < row.n_targets; t++) {
       const int32_t at = row_begin + row.prompt_logprob_begin - row.start_pos + t;
-      add_logit_row(at, {row.slot, batch_.prompt_targets[row.targets_begin + t]});
+      add_logit_row(s_.free_rows, n_free_, at, {row.slot, batch_.prompt_targets[row.targets_begin + t]});
     }
-    if (row.emits) add_logit_row(n_rows_ - 1, {row.slot, -1});
+    if (!row.emits) return;
+    place.sampled = row.masked ? add_logit_row(s_.masked_rows, n_masked_, n_rows_ - 1, {row.slot, kSampleRow})
+                               : add_logit_row(s_.free_rows, n_free_, n_rows_ - 1, {row.slot, kSampleRow});
   }
 
-  void add_logit_row(int32_t row, LogitRow info) {
-    s_.logit_rows[n_logits_] = row;
-    s_.logit_info[n_logits_++] = info;
+  int32_t add_logit_row(const LogitRange& range, int32_t& count, int32_t row, LogitRow info) {
+    const int32_t at = range.first + count++;
+    s_.logit_rows[at] = row;
+    s_.logit_info[at] = info;
+    return at;
   }
 
   const TakeParams& p_;
   Step& s_;
   const ModelWorkerBatch& batch_;
-  int32_t n_rows_ = 0, n_tiles_ = 0, n_logits_ = 0;
+  int32_t n_rows_ = 0, n_tiles_ = 0, n_free_ = 0, n_masked_ = 0;
+};
+
+struct MaskParams {
+  TakeParams take;
+  int32_t vocab;
 };
 
 template <class P>
@@ -120,6 +131,32 @@ int32_t one_chunk(const P&) {
 void run_take(const TakeParams& p, int32_t, OpContext& context) {
   if (!p.launch->try_take()) return context.end_step();
   Taker(p).run();
+}
+void run_computed(const TakeParams& p, int32_t, OpContext&) {
+  p.step->counts->computed = p.launch->batch_id;
+}
+void run_masks(const MaskParams& p, int32_t, OpContext& context) {
+  if (p.take.launch->recalled()) return context.end_step();
+  Step& s = *p.take.step;
+  if (s.counts->computed != p.take.launch->batch_id)
+    return context.fail(Status::internal("the first part of the step failed"));
+  const std::vector<BatchRow>& rows = (*s.batch)->rows;
+  const uint32_t* allowed = s.info.allowed.data();
+  const RowMask* mask = s.info.rows.data();
+  for (size_t i = 0; i < rows.size(); i++) {
+    if (!rows[i].masked) continue;
+    if (s.places[i].status == RowStatus::kOk) {
+      LogitRow& row = s.logit_info[s.places[i].sampled];
+      if (*mask == RowMask::kAllowed && first_allowed(allowed, p.vocab) >= 0) {
+        row.allowed = allowed;
+      } else {
+        row.target = kSkipRow;
+        s.places[i].status = *mask == RowMask::kEnded ? RowStatus::kDropped : RowStatus::kFailed;
+      }
+    }
+    mask++;
+    allowed += mask_words(p.vocab);
+  }
 }
 void run_commit(const TakeParams& p, int32_t, OpContext&) {
   const ModelWorkerBatch& batch = **p.step->batch;
@@ -142,21 +179,42 @@ Result<std::unique_ptr<Step>> Step::create(Device& device, StepLimits limits) {
   return step;
 }
 
-ForwardInputs Step::inputs(int32_t row_bound) const {
+void Step::reset(Frozen<ModelWorkerBatch> next, const Sampler& sampler) {
+  inits.clear();
+  for (const SlotInit& init : next->slot_inits) inits.push_back(sampler.prepare(init));
+  free_rows = {0, 0, &counts->free_rows};
+  masked_rows = {0, 0, &counts->masked_rows};
+  for (const BatchRow& r : next->rows) {
+    free_rows.bound += r.n_targets + (r.emits && !r.masked);
+    masked_rows.bound += r.masked;
+  }
+  masked_rows.first = free_rows.bound;
+  batch.emplace(std::move(next));
+}
+
+ForwardInputs Step::inputs(const LogitRange& logits) const {
   return {.n_rows = &counts->rows,
-          .max_rows = row_bound,
+          .max_rows = int32_t((*batch)->input_ids.size()),
           .ids = ids,
           .positions = positions,
           .slots = slots,
           .tiles = tiles,
           .n_tiles = &counts->tiles,
           .max_tiles = max_tiles(limits),
-          .logit_rows = logit_rows,
-          .n_logit_rows = &counts->logit_rows};
+          .logit_rows = logit_rows + logits.first,
+          .n_logit_rows = logits.count};
 }
 
 void push_commit(OpList& ops, const TakeParams& params) {
   ops.push<one_chunk<TakeParams>, run_commit>("commit", params);
+}
+
+void push_computed(OpList& ops, const TakeParams& params) {
+  ops.push<one_chunk<TakeParams>, run_computed>("computed", params);
+}
+
+void push_masks(OpList& ops, const TakeParams& params, int32_t vocab_size) {
+  ops.push<one_chunk<MaskParams>, run_masks>("masks", MaskParams{params, vocab_size});
 }
 
 void push_take(OpList& ops, const TakeParams& params) {

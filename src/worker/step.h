@@ -7,6 +7,7 @@
 #include "base/frozen.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
+#include "sampling/sampling_info.h"
 #include "worker/launch_state.h"
 
 namespace gapless {
@@ -26,16 +27,29 @@ struct StepLimits {
   int32_t max_seqs;  // batch rows
 };
 
-// One place in the ring of launched batches. The forward thread fills `batch` and `inits`; the step's first
-// op (`take`) compacts the rows that still live into the arrays that every later op reads; host memory is
-// valid after the step's event.
+// A range of a step's logit rows: at most `bound` of them, of which the device counts those that live.
+struct LogitRange {
+  int32_t first = 0, bound = 0;
+  const int32_t* count = nullptr;
+};
+
+// One place in the ring of launched batches. The forward thread fills the first part; the step's first op
+// (`take`) compacts the rows that still live into the arrays that every later op reads; host memory is valid
+// after the step's event.
+//
+// A batch with masked rows is two steps of the device. The first one does everything but their sampling; the
+// second one is queued when their sampling information is there. In between nothing else runs on the stream.
 struct Step {
   static Result<std::unique_ptr<Step>> create(Device& device, StepLimits limits);
+  // Forward thread, when the place is free.
+  void reset(Frozen<ModelWorkerBatch> batch, const Sampler& sampler);
 
   StepLimits limits;
   std::optional<Frozen<ModelWorkerBatch>> batch;  // kept alive until the place is reused
   std::vector<SlotStatePtr>
       inits;  // parallel to batch->slot_inits; `take` swaps them in, former owners stay here until reuse
+  LogitRange free_rows, masked_rows;  // the sampled rows that are masked, behind all other logit rows
+  SamplingInfo info;                  // set before the second step
 
   // Device memory, one value per ...
   int32_t *ids, *positions, *slots;  // row
@@ -43,20 +57,21 @@ struct Step {
   int32_t* logit_rows;               // logit row: its row
   LogitRow* logit_info;              // logit row
   struct Counts {
-    int32_t rows, tiles, logit_rows;
+    int32_t rows, tiles, free_rows, masked_rows;
+    uint64_t computed;  // the batch whose first step is complete
   } * counts;
 
   SampleResult* results;  // logit row
   struct RowPlace {
     RowStatus status;
-    int32_t first_logit_row;
-  } * places;  // batch row
+    int32_t first_target, sampled;  // logit rows
+  } * places;                       // batch row
 
   // Host memory, copied to by the step's last ops.
   SampleResult* host_results;
   RowPlace* host_places;
 
-  ForwardInputs inputs(int32_t row_bound) const;
+  ForwardInputs inputs(const LogitRange& logits) const;
 
  private:
   Buffer device_memory_, host_memory_;
@@ -77,6 +92,12 @@ struct TakeParams {
 // inits, resolves placeholders, drops rows whose request ended by its last token, and writes the arrays of
 // the step. One chunk.
 void push_take(OpList& ops, const TakeParams& params);
+// Appends the last op of a first step whose masked rows wait.
+void push_computed(OpList& ops, const TakeParams& params);
+// Appends the first op of the second step: gives each masked row its set of allowed tokens, and ends those
+// that have none. One chunk. Ends the step if the launch was recalled, fails it if the first step did not get
+// to its end.
+void push_masks(OpList& ops, const TakeParams& params, int32_t vocab_size);
 // Appends the step's last op: the KV of its rows is written. A step that fails does not get there, and so the
 // rows of later steps that depend on it fail in their `take`.
 void push_commit(OpList& ops, const TakeParams& params);
