@@ -32,7 +32,7 @@ std::string steps_text(const TraceReport& report) {
   std::string text =
       fmt::format("steps          {} in {}", report.step_count(), time_text(report.end - report.begin));
   const char* separator = ": ";
-  for (const Phase& kind : report.steps) {
+  for (const TracePhase& kind : report.steps) {
     text += fmt::format("{}{} {} of {}", separator, kind.lengths.count, kind.name,
                         time_text(kind.lengths.mean()));
     separator = ", ";
@@ -63,7 +63,7 @@ std::string device_text(const TraceReport& report) {
 std::string phases_text(const TraceReport& report) {
   std::string text = fmt::format("\n{:<12} {:<14} {:>8} {:>10} {:>10} {:>10}\n", "thread", "span", "count",
                                  "mean", "p99", "per step");
-  for (const Phase& phase : report.phases) {
+  for (const TracePhase& phase : report.phases) {
     text += fmt::format("{:<12} {:<14} {:>8} {:>10} {:>10} {:>10}\n", phase.thread, phase.name,
                         phase.lengths.count, time_text(phase.lengths.mean()), time_text(phase.lengths.p99),
                         time_text(phase.lengths.sum / double(report.step_count())));
@@ -92,9 +92,9 @@ nlohmann::json lengths_json(const Lengths& lengths) {
           {"p99_us", lengths.p99},  {"max_us", lengths.max},     {"sum_us", lengths.sum}};
 }
 
-nlohmann::json phases_json(const std::vector<Phase>& phases, size_t steps) {
+nlohmann::json phases_json(const std::vector<TracePhase>& phases, size_t steps) {
   nlohmann::json out = nlohmann::json::array();
-  for (const Phase& phase : phases) {
+  for (const TracePhase& phase : phases) {
     nlohmann::json row = lengths_json(phase.lengths);
     row["thread"] = phase.thread;
     row["span"] = phase.name;

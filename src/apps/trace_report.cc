@@ -56,13 +56,13 @@ std::vector<FileSpan> idle_spans(const FileThread* scheduler) {
   return idle;
 }
 
-std::vector<Phase> phases_of(const FileThread& thread, double begin, double end) {
+std::vector<TracePhase> phases_of(const FileThread& thread, double begin, double end) {
   std::map<std::string, std::vector<double>> by_name;
   for (const FileSpan* span : touching(thread, begin, end)) by_name[span->name].push_back(span->length());
-  std::vector<Phase> phases;
+  std::vector<TracePhase> phases;
   for (auto& [name, values] : by_name) phases.push_back({thread.name, name, lengths_of(std::move(values))});
   std::stable_sort(phases.begin(), phases.end(),
-                   [](const Phase& a, const Phase& b) { return a.lengths.sum > b.lengths.sum; });
+                   [](const TracePhase& a, const TracePhase& b) { return a.lengths.sum > b.lengths.sum; });
   return phases;
 }
 
@@ -171,7 +171,7 @@ Lengths lengths_of(std::vector<double> values) {
 
 size_t TraceReport::step_count() const {
   size_t count = 0;
-  for (const Phase& kind : steps) count += kind.lengths.count;
+  for (const TracePhase& kind : steps) count += kind.lengths.count;
   return count;
 }
 
@@ -201,9 +201,9 @@ Result<TraceReport> analyse_trace(const TraceFile& trace, size_t longest) {
   std::vector<double> wakes;
   for (const FileThread& thread : trace.threads) {
     if (thread.name == trace::kDevice) continue;
-    const std::vector<Phase> phases = phases_of(thread, report.begin, report.end);
+    const std::vector<TracePhase> phases = phases_of(thread, report.begin, report.end);
     report.phases.insert(report.phases.end(), phases.begin(), phases.end());
-    for (const Phase& phase : phases)
+    for (const TracePhase& phase : phases)
       if (thread.name == trace::kScheduler && phase.name == trace::kWake.text) report.wake = phase.lengths;
   }
   describe_longest(trace, longest, walk.gaps());

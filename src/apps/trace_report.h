@@ -42,7 +42,7 @@ struct DeviceGap {
 };
 
 // One kind of span on one thread.
-struct Phase {
+struct TracePhase {
   std::string thread, name;
   Lengths lengths;
 };
@@ -56,15 +56,15 @@ struct SteadyDecode {
 };
 
 struct TraceReport {
-  double begin = 0, end = 0;  // first step's begin, last step's end, microseconds
-  std::vector<Phase> steps;   // by kind
-  double busy = 0;            // share of that time
-  double busy_with_work = 0;  // the same without the gaps in which the scheduler had nothing to run
+  double begin = 0, end = 0;      // first step's begin, last step's end, microseconds
+  std::vector<TracePhase> steps;  // by kind
+  double busy = 0;                // share of that time
+  double busy_with_work = 0;      // the same without the gaps in which the scheduler had nothing to run
   size_t idle_gaps = 0;
   Lengths gaps;  // those with work; a gap of length 0 counts
   SteadyDecode steady;
   std::vector<DeviceGap> longest;
-  std::vector<Phase> phases;
+  std::vector<TracePhase> phases;
   Lengths wake;
 
   size_t step_count() const;

@@ -97,7 +97,7 @@ TEST(TraceReport, SaysWhatTheHostDidInAGap) {
   EXPECT_EQ(report.wake.count, 1u);
   EXPECT_NEAR(report.wake.p99, 50, kNear);
   const auto compose = std::find_if(report.phases.begin(), report.phases.end(),
-                                    [](const Phase& phase) { return phase.name == "compose"; });
+                                    [](const TracePhase& phase) { return phase.name == "compose"; });
   ASSERT_NE(compose, report.phases.end());
   EXPECT_NEAR(compose->lengths.sum, 200, kNear);
   const std::string text = report_text(report);
