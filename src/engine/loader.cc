@@ -76,7 +76,8 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
 ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
                     const LoadedModel& parts) {
   const std::filesystem::path path(file.name());
-  return {.id = options.served_model_name.empty() ? path.stem().string() : options.served_model_name,
+  const std::string own_name = (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+  return {.id = options.served_model_name.empty() ? own_name : options.served_model_name,
           .path = file.name(),
           .architecture = config.architecture,
           .name = config.name,
