@@ -100,8 +100,9 @@ bool Driver::launch() {
     add_row(batch, rows, i);
   }
   if (rows.empty()) return false;
-  options_.on_launch(batch);
-  PendingForward ticket = worker_.forward_batch_generation(Frozen(std::move(batch)));
+  Frozen frozen(std::move(batch));
+  options_.on_launch(*frozen);
+  PendingForward ticket = worker_.forward_batch_generation(std::move(frozen));
   between();
   if (chance(options_.recall) && ticket.try_recall()) {
     recalls_++;

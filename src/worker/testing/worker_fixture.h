@@ -18,12 +18,13 @@ inline SamplingParams greedy(int32_t max_tokens = 16) {
   return p;
 }
 
-inline std::unique_ptr<ModelRunner> make_hash_runner(Device& device, Model& model, const OpTable& table) {
+inline std::unique_ptr<ModelRunner> make_hash_runner(Device& device, Model& model, const OpTable& table,
+                                                     int32_t seqs = kSeqs) {
   return ModelRunner::create(device, model, table,
-                             {.limits = {.max_rows = 160, .max_seqs = kSeqs},
-                              .request_slots = 2 * kSeqs + 1,
+                             {.limits = {.max_rows = 160, .max_seqs = seqs},
+                              .request_slots = 2 * seqs + 1,
                               .max_pages_per_request = 32,
-                              .total_pages = kPages,
+                              .total_pages = std::max(kPages, seqs),
                               .page_size = kPageSize,
                               .kv_dtype = KvDtype::kF16,
                               .eos_ids = {kEos}})
