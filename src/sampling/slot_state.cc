@@ -44,6 +44,7 @@ SlotState::SlotState(const SlotInit& init, int32_t vocab_size, std::span<const i
 
 // Found, or added with no outputs.
 SlotState::Count& SlotState::count_of(int32_t token) {
+  CHECK(token >= 0, "a placeholder ({}) is not a token to count", token);
   const size_t mask = index_.size() - 1;
   for (size_t at = (uint32_t(token) * 2654435769u >> 7) & mask;; at = (at + 1) & mask) {
     int32_t& entry = index_[at];
