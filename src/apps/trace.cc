@@ -13,23 +13,18 @@ namespace gapless {
 
 namespace {
 
-constexpr double kStepsDrawn = 4;
+constexpr size_t kStepsDrawn = 4;
 
-// What --from and --ms say; else some steps in the middle of the longest steady decode, or of the whole.
-TraceWindow window_of(const TraceArgs& args, const TraceReport& report) {
-  const SteadyDecode& steady = report.steady;
-  const bool any = steady.steps > 0;
-  const double begin = any ? steady.longest_begin : report.begin, end = any ? steady.longest_end : report.end;
-  const double step = (report.end - report.begin) * report.busy_with_work / double(report.step_count());
-  TraceWindow window;
-  const double length = args.ms > 0 ? args.ms * 1e3 : std::min(kStepsDrawn * step, end - begin);
-  window.begin = args.from >= 0 ? args.from * 1e3 : (begin + end - length) / 2;
+TraceWindow window_of(const TraceArgs& args, const TraceFile& trace, const TraceReport& report) {
+  TraceWindow window = typical_steps(trace, report, kStepsDrawn);
+  const double length = args.ms > 0 ? args.ms * 1e3 : window.end - window.begin;
+  if (args.from >= 0) window.begin = args.from * 1e3;
   window.end = window.begin + std::max(length, 1.0);
   return window;
 }
 
 Status write_picture(const TraceArgs& args, const TraceFile& trace, const TraceReport& report) {
-  ASSIGN_OR_RETURN(const std::string svg, trace_svg(trace, window_of(args, report)));
+  ASSIGN_OR_RETURN(const std::string svg, trace_svg(trace, window_of(args, trace, report)));
   std::ofstream file(args.svg);
   file << svg;
   file.close();

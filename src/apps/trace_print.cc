@@ -75,14 +75,11 @@ std::string gap_text(const DeviceGap& gap) {
   std::string text = fmt::format("  {} at {:.3f} ms, between {} and {}\n", time_text(gap.length()),
                                  gap.before.end / 1e3, step_text(gap.before), step_text(gap.after));
   for (const Activity& activity : gap.host) {
-    text += fmt::format("    {:<12}", activity.thread);
-    const char* separator = " ";
-    for (const auto& [name, share] : activity.shares) {
-      if (share < 0.005) continue;
-      text += fmt::format("{}{} {:.0f} %", separator, name, share * 100);
-      separator = ", ";
-    }
-    text += "\n";
+    std::string shares;
+    for (const auto& [name, share] : activity.shares)
+      if (share >= 0.005)
+        shares += fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", name, share * 100);
+    if (!shares.empty()) text += fmt::format("    {:<12} {}\n", activity.thread, shares);
   }
   return text;
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "apps/trace_report.h"
 #include "base/trace_names.h"
 
 namespace gapless {
@@ -137,6 +136,24 @@ class Picture {
 };
 
 }  // namespace
+
+TraceWindow typical_steps(const TraceFile& trace, const TraceReport& report, size_t count) {
+  std::vector<FileSpan> steps = device_steps(trace);
+  if (report.steady.steps > 0) {
+    std::erase_if(steps, [&](const FileSpan& step) {
+      return step.begin < report.steady.longest_begin || step.end > report.steady.longest_end;
+    });
+  }
+  if (steps.size() <= count) return {steps.front().begin, steps.back().end};
+  std::vector<TraceWindow> windows;  // from a step's begin to that of the step after `count`
+  for (size_t i = 0; i + count < steps.size(); i++)
+    windows.push_back({steps[i].begin, steps[i + count].begin});
+  const auto median = windows.begin() + ptrdiff_t(windows.size() / 2);
+  std::nth_element(windows.begin(), median, windows.end(), [](const TraceWindow& a, const TraceWindow& b) {
+    return a.end - a.begin < b.end - b.begin;
+  });
+  return *median;
+}
 
 Result<std::string> trace_svg(const TraceFile& trace, const TraceWindow& window) {
   size_t spans = 0, lanes = 0;

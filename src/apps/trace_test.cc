@@ -219,6 +219,17 @@ TEST(TraceSvg, DrawsLanesStepsAndGaps) {
             std::string::npos);
 }
 
+TEST(TraceSvg, TypicalStepsAreWithoutARareGap) {
+  const TraceFile file = DecodeWithALongGap().file();
+  const double start = device_steps(file).front().begin;
+  const TraceWindow window = typical_steps(file, analyse_trace(file, 0).value(), 3);
+  EXPECT_NEAR(window.end - window.begin, 3 * 1100, kNear);
+  EXPECT_TRUE(window.end <= start + kGapBegin * 1e3 + kNear || window.begin > start + kGapBegin * 1e3);
+  const TraceWindow all = typical_steps(file, analyse_trace(file, 0).value(), 30);
+  EXPECT_NEAR(all.begin, start, kNear);
+  EXPECT_NEAR(all.end, start + 22'300, kNear);
+}
+
 TEST(TraceSvg, StaysSmall) {
   Recorded recorded;
   for (int i = 0; i < 250; i++) recorded.add(trace::kDevice, trace::kExtend, i, i + 0.5, 1'000'000 + i);
