@@ -123,8 +123,9 @@ class Picture {
         R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{:.0f}" fill="{}"{}><title>{} {:.1f} us</title></rect>)",
         x, y, width, height, colour_of(span.name), device ? R"( stroke="#fff")" : "", escaped(label),
         span.length());
+    // In the upper half, where nothing lies upon it.
     if (double(label.size()) * kLetter < width && !inner)
-      print(R"(<text x="{:.1f}" y="{:.0f}">{}</text>)", x + 3, y + 16, escaped(label));
+      print(R"(<text x="{:.1f}" y="{:.0f}" font-size="10">{}</text>)", x + 3, y + 10, escaped(label));
     out_ += "\n";
   }
 
