@@ -1,31 +1,35 @@
 // What the scheduler guarantees while batches are in flight, and where the traps of the first overlap
-// scheduler (SGLang 0.4.0, by their number in the project's study of it) are asserted:
+// scheduler (SGLang 0.4.0, by their number in the project's study of it) are asserted. Here and in the
+// property test in both loops; overlap_test.cc and recall_test.cc have the cases with two batches in flight.
 //
-//   T1 T3    a launched batch is frozen and round-trips through bytes: FakeWorker, every launch
-//   T4       no placeholder ring exists; placeholders are per slot: worker tests
-//   T5       no placeholder reaches ids, tree or output: FakeWorker::write_row, CHECK in append_token
-//   T6       T6_AResultIsPairedByItsBatchId here, CHECK in process_batch_result
+//   T1 T3    FakeWorker: a launched batch survives its bytes and is the same when it is computed; at most two
+//            are outstanding; T1_AtMostTwoLaunchesAreOutstanding
+//   T4       T4_ManyPrefillBatchesWhileARowWaits, A_OVL_1; there is no ring: placeholders are per slot
+//   T5       T5_PlaceholdersStayInTheBatch, FakeWorker::write_row, CHECK in append_token
+//   T6       T6_AResultIsPairedByItsBatchId here, StepWatch::check_row, CHECK in process_batch_result
 //   T7       every page in one state after every step: Harness::step
-//   T8 T32   T32_EmptyOrWrongPromptsAreRefused in policy_test.cc
-//   T9 T10   T9_ALateTokenOfARetractedRequestIsKept, T10_RetractBeforeTheFirstResult here
-//   T11      T11_WhatALaunchedBatchNamesIsNotReused here; the pool's free lists are last in, first out
-//   T12 T13  rows are never rewritten, pages enter the tree when computed: FakeWorker::apply, read_row
-//   T14      T14_FlushWaitsUntilNothingRuns here
+//   T8 T32   T8_WhoIsAbortedBeforeItBeginsIsNeverAdmitted, T32_EmptyOrWrongPromptsAreRefused
+//   T9 T10   of those names, here and with two batches in flight
+//   T11      of that name; the pool's free lists are last in, first out
+//   T12 T13  rows are never rewritten, pages enter the tree when computed: FakeWorker::apply, read_row,
+//            T13_APageEntersTheTreeWhenItHasBeenComputed
+//   T14      T14_FlushWaitsUntilNothingRuns, T14_FlushDrainsFirst, T14_TheLoopIsSwitchedOnADrainedPipeline...
+//   T17      a ticket per launch: recall_test.cc, FakeWorker::Launch::collect
 //   T20      CHECK in ScheduleBatch::add_decode
-//   T21      T21_MixedStepsCheckDecodeMemory here, CHECK in KvMemory::allocate
+//   T21      of that name, CHECK in KvMemory::allocate
 //   T22      Harness::on_tokens
-//   T23      CHECK in get_next_batch_to_run; A_FA_1 in scheduler_test.cc
-//   T24      T34 and the logical clock in radix_cache_test.cc; T24_TheSameInputGivesTheSameSchedule here
-//   T25      FakeWorker::read_row checks each target, the property test each prompt logprob
+//   T23      StepWatch::check_turn and check_idle, T23_NewcomersInEveryStepStarveNobody, A_FA_1
+//   T24      of that name; T34 and the logical clock in radix_cache_test.cc
+//   T25      FakeWorker::read_row checks each target, expect_answer each prompt logprob
 //   T26      Harness::on_tokens, CHECK in on_admitted
-//   T27      T27_ChunksAreNeverEmpty here
-//   T28      T28_ClosingTheInboxEndsTheLoop here
-//   T29      T29_AbortInEveryState here, check_aborts in the property test
-//   T30      FakeWorker: the answer depends on the counts that slot_init restores
-//   T31      CHECK in ScheduleBatch::freeze
+//   T27      of that name, here and for a recalled batch
+//   T28      T28_ClosingTheInbox..., threaded_test.cc
+//   T29      of that name, check_aborts in the property test
+//   T30      FakeWorker: the answer depends on the counts that slot_init restores; A_OVL_2
+//   T31      T31_NothingIsLaunchedForThoseWhoHaveEnded, CHECK in ScheduleBatch::freeze
 //   T33      a match is a lock (CacheHandle); radix_cache_test.cc
 //   T34      radix_cache_test.cc
-//   T2 T15 to T19 concern device streams, masks and the forward thread: worker tests
+//   T2 T15 T16 T18 T19 concern device streams, masks and the forward thread: worker tests
 #include <gtest/gtest.h>
 
 #include "scheduler/testing/harness.h"

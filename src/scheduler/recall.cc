@@ -8,15 +8,20 @@ namespace gapless {
 bool Scheduler::may_join(const ScheduleBatch& batch) const {
   if (waiting_.empty() || waiting_.front()->retracted)
     return false;  // who was sent back does not come this way
+  if (n_live() >= config_.max_running_requests) return false;
   if (!flushes_.empty() || !switches_.empty()) return false;
-  if (!batch.admits()) return false;  // composing it had to send somebody back
-  if (chunked_req_) return false;     // the step's tokens are used up by a prompt that was cut
+  if (chunked_req_) return false;  // a prompt was cut: nothing follows it
+  if (PrefillAdder::chunk_tokens(config_, batch.n_decode_rows()) <= batch.n_prefill_tokens()) return false;
+  if (!batch.admits() || n_live() >= config_.max_running_requests || memory_.rows.free_slots() == 0)
+    return false;
   return config_.mixed_chunk || batch.mode() == ForwardMode::kExtend;
 }
 
 void Scheduler::recall_for_newcomers(ModelWorkerClient& worker) {
   if (!newcomers_ || in_flight_.size() < kMaxOutstanding) return;
   newcomers_ = false;
+  // The device is about to begin with it, if it has not: it should not wait for another.
+  if (in_flight_.front().ticket.copy_done().ready()) return;
   if (!may_join(in_flight_.back().batch) || !in_flight_.back().ticket.try_recall()) return;
   metrics_.recalls.add();
   Phase recall = phase(HostPhase::kRecall);

@@ -56,6 +56,7 @@ class WorkloadRun {
   }
 
   const StepWatch& watch() const { return *h_.watch; }
+  const std::vector<FakeWorker::Step>& steps() const { return h_.worker.steps(); }
 
  private:
   int32_t below(int32_t n) { return int32_t(rng_() % uint64_t(n)); }
@@ -149,6 +150,20 @@ TEST(SchedulerProperty, RandomWorkloadsGiveTheOraclesAnswers) {
   if (only) return;
   for (const AtLeast& expected : kAtLeast) {
     EXPECT_GE(met[size_t(expected.what)], expected.times * n / 4000) << met_name(expected.what);
+  }
+}
+
+// T24: nothing depends on the clock or on addresses.
+TEST(SchedulerProperty, T24_TheSameWorkloadGivesTheSameSchedule) {
+  for (uint64_t seed = 1; seed <= 64; seed++) {
+    std::vector<std::tuple<uint64_t, int32_t, int32_t>> runs[2];
+    for (auto& steps : runs) {
+      WorkloadRun run(make_workload(seed));
+      run.run();
+      for (const FakeWorker::Step& step : run.steps())
+        steps.emplace_back(step.batch_id, step.rows, step.prefill_tokens);
+    }
+    EXPECT_EQ(runs[0], runs[1]) << "seed " << seed;
   }
 }
 

@@ -3,12 +3,9 @@
 #include "scheduler/scheduler.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <thread>
 
 #include "scheduler/testing/harness.h"
 #include "scheduler/testing/peer.h"
@@ -16,21 +13,6 @@
 
 namespace gapless::testing {
 namespace {
-
-TEST(Scheduler, A_OVL_9_MaxTokensOneNeedsNoDecodeStep) {
-  SchedulerConfig config = small_config();
-  config.max_total_tokens = 4096;
-  Harness h(config);
-  std::vector<Request> requests;
-  for (RequestId id = 1; id <= 100; id++) {
-    requests.push_back(make_request(id, prompt(5 + int32_t(id) % 7, int32_t(id)), 1));
-    h.send(requests.back());
-  }
-  h.run_until_idle();
-  for (const Request& r : requests) h.expect_answer(r);
-  EXPECT_EQ(h.worker.count_steps(ForwardMode::kExtend), int32_t(h.worker.steps().size()));
-  h.expect_nothing_left();
-}
 
 TEST(Scheduler, A_KV_1_NothingLeaksHoweverRequestsEnd) {
   for (int32_t page : {1, 16}) {
@@ -297,84 +279,6 @@ TEST(Scheduler, A_LP_3_LogprobsSurviveRetraction) {
       EXPECT_EQ(h.got(r.id).prompt_logprobs[i].logprob, a.prompt_logprobs[i]);
     }
   }
-}
-
-TEST(Scheduler, A_OVL_7_AbortBetweenTheLastChunkAndItsResult) {
-  Harness h(small_config());
-  h.worker.hold(true);
-  for (RequestId id = 1; id <= 3; id++) h.send(make_request(id, prompt(40, int32_t(id)), 10));
-  SchedulerTestPeer peer(*h.scheduler);
-  while (true) {  // until the last chunk of the last one is launched
-    ASSERT_EQ(h.scheduler->step(), LoopWait::kResult);
-    if (peer.knows(3) && peer.req(3).kv_launched == 40) break;
-    ASSERT_TRUE(h.worker.run_one());
-    ASSERT_EQ(h.scheduler->step(), LoopWait::kNothing);
-  }
-  peer.abort(3);
-  // Its pages are leased to the launched batch until that has completed.
-  EXPECT_GT(peer.memory().allocator.count(PageState::kLeased), 0);
-  EXPECT_EQ(h.scheduler->check_memory(), "");
-  h.worker.run_one();
-  h.step();
-  EXPECT_EQ(peer.memory().allocator.count(PageState::kLeased), 0);
-  EXPECT_EQ(h.got(3).finish->reason, FinishReason::kAbort);
-  EXPECT_TRUE(h.got(3).ids.empty());
-  h.run_until_idle();
-  h.expect_nothing_left();
-}
-
-TEST(Scheduler, A_OVL_8_AbortOfTheChunkedRequestGivesItsKvBack) {
-  Harness h(small_config());
-  SchedulerTestPeer peer(*h.scheduler);
-  for (RequestId round = 0; round < 50; round++) {
-    for (RequestId i = 1; i <= 12; i++)
-      h.send(make_request(round * 12 + i, prompt(60, int32_t(i + round)), 3));
-    RequestId chunked = 0;
-    while (chunked == 0) {
-      h.step();
-      for (RequestId i = round * 12 + 1; i <= round * 12 + 12; i++) {
-        if (peer.knows(i) && peer.req(i).state() == ReqState::kPrefill) chunked = i;
-      }
-    }
-    h.abort(chunked);
-    h.run_until_idle();
-    EXPECT_EQ(h.got(chunked).finish->reason, FinishReason::kAbort);
-    h.expect_nothing_left();
-  }
-}
-
-TEST(Scheduler, A_OVL_12_AnIdleLoopSleepsAndWakes) {
-  Harness h(small_config());
-  std::thread loop([&] { h.scheduler->run(EventLoop::kNormal); });
-  const auto cpu_seconds = [&] {
-    clockid_t clock;
-    timespec t{};
-    pthread_getcpuclockid(loop.native_handle(), &clock);
-    clock_gettime(clock, &t);
-    return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-  };
-  h.send(make_request(1, prompt(8), 8));
-  while (h.scheduler->stats().generation_tokens < 8)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const double before = cpu_seconds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_LT(cpu_seconds() - before, 0.3 * 0.02);
-  // The best of several, for the machine may be busy; a loop that polls would miss it every time.
-  double wake_up = 1;
-  for (RequestId id = 2; id <= 20; id++) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    const int64_t before = h.scheduler->stats().generation_tokens;
-    const auto start = Clock::now();
-    h.send(make_request(id, prompt(8, int32_t(id)), 8));
-    while (h.scheduler->stats().generation_tokens == before) std::this_thread::yield();
-    wake_up = std::min(wake_up, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  EXPECT_LT(wake_up, 0.001);
-  h.send(make_request(100, prompt(8, 1), 8));
-  h.close();
-  loop.join();
-  EXPECT_EQ(h.got(100).ids.size(), 8u);  // what was in the inbox when it closed is answered
 }
 
 }  // namespace

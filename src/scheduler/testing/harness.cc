@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace gapless::testing {
 
@@ -56,6 +57,8 @@ Harness::Harness(SchedulerConfig c, EventLoop loop)
 }
 
 Harness::~Harness() {
+  // A test that ended early leaves batches in flight.
+  if (::testing::Test::HasFailure() || std::uncaught_exceptions() > 0) run_until_idle();
   for (const std::string& error : worker.errors()) ADD_FAILURE() << error;
   EXPECT_EQ(scheduler->stats().kv_healed, 0);
 }
