@@ -30,7 +30,7 @@ class WorkloadRun {
         w_.failures--;
       }
       // The device may be ahead of the host by what is launched.
-      for (int32_t n = w_.held ? below(5) - 2 : 0; n > 0; n--) h_.worker.run_one();
+      for (int32_t n = w_.held && below(5) == 0 ? 1 + below(2) : 0; n > 0; n--) h_.worker.run_one();
       const LoopWait wait = h_.step_host();
       check_aborts();
       if (::testing::Test::HasFailure()) return;
@@ -115,17 +115,17 @@ struct AtLeast {
   int64_t times;
 };
 constexpr std::array<AtLeast, kMetKinds> kAtLeast = {{
-    {Met::kRecall, 1000},
-    {Met::kRecalledAgain, 100},
-    {Met::kRecallAdmits, 400},
+    {Met::kRecall, 400},
+    {Met::kRecalledAgain, 30},
+    {Met::kRecallAdmits, 300},
     {Met::kMemoryStall, 12},
     {Met::kRetraction, 600},
     {Met::kRetractedInFlight, 300},
     {Met::kPromptLogprobsRetractedInFlight, 6},
     {Met::kLateToken, 300},
-    {Met::kLateEnd, 8},
+    {Met::kLateEnd, 2},
     {Met::kAbortInFlight, 1500},
-    {Met::kAbortRecalled, 30},
+    {Met::kAbortRecalled, 10},
     {Met::kAbortRetractedInFlight, 1},
     {Met::kFlushInFlight, 300},
     {Met::kSwitchInFlight, 1000},

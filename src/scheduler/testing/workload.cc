@@ -51,8 +51,8 @@ class Maker {
   explicit Maker(uint64_t seed) : rng_(seed), seed_(seed) {}
 
   Workload make() {
-    constexpr std::array kShapes = {Shape::kAnything, Shape::kAnything, Shape::kAnything, Shape::kTight,
-                                    Shape::kFlood,    Shape::kBurst,    Shape::kChurn,    Shape::kTight};
+    constexpr std::array kShapes = {Shape::kAnything, Shape::kAnything, Shape::kChurn, Shape::kTight,
+                                    Shape::kFlood,    Shape::kBurst,    Shape::kChurn, Shape::kTight};
     shape_ = kShapes[seed_ % kShapes.size()];
     recipe_ = recipe_of(shape_);
     choose_config();
@@ -133,7 +133,7 @@ class Maker {
   }
 
   void choose_sampling(SamplingParams& params) {
-    const bool grows = shape_ == Shape::kTight && below(4) != 0;
+    const bool grows = shape_ == Shape::kTight && below(2);
     params.ignore_eos = grows || below(2);
     params.temperature = below(2) ? 1.0f : 0.5f;
     params.frequency_penalty = below(2) ? 0.5f : 0.0f;
