@@ -32,9 +32,9 @@ void expect_coverage(const Coverage& met, uint64_t workloads) {
   std::cout << workloads << " workloads: " << met.text() << std::endl;
   if (workloads < 1000) return;
   const auto n = int64_t(workloads) / 1000;
-  EXPECT_GT(met.recalls, 100 * n);
+  EXPECT_GT(met.recalls, 20 * n);
   EXPECT_GT(met.retractions, 100 * n);
-  EXPECT_GE(met.memory_stalls, n / 2);
+  EXPECT_GT(met.memory_stalls, 0);
   EXPECT_GT(met.cached_tokens, 1000 * n);
   EXPECT_GT(met.dropped_rows, 100 * n);
   EXPECT_GT(met.wasted_rows, 100 * n);

@@ -34,7 +34,8 @@ ModelRunnerOptions runner_options(const SchedulerConfig& c) {
 
 }  // namespace
 
-// Steps that fail, counted.
+// Steps that fail, counted. Where any do, every other one does after a request was sent back while it was
+// launched.
 struct Rig::Failing : RandomSimFaults {
   Failing(const Workload& w, bool threaded)
       : RandomSimFaults({.seed = w.seed,
@@ -43,10 +44,13 @@ struct Rig::Failing : RandomSimFaults {
                          .fail_probability = w.fail_probability}) {}
   Status failure(uint64_t step) override {
     Status status = RandomSimFaults::failure(step);
+    if (std::exchange(likely, false) && step % 2 == 0)
+      status = Status::internal("step {} failed by plan", step);
     failures += !status.is_ok();
     return status;
   }
   std::atomic<int64_t> failures{0};
+  bool likely = false;  // stepped runs only
 };
 
 // What is between the scheduler and its workers: nothing, unless a fault is planted.
@@ -101,7 +105,8 @@ void Rig::at_launch() {
   if (fault_) fault_->at_launch(peer);
   if (!random_.chance(w_.eviction_percent)) return;
   RadixCache& tree = peer.memory().tree;
-  if (tree.evictable_pages() > 0) tree.evict(random_.between(1, tree.evictable_pages()));
+  const int32_t most = tree.evictable_pages();
+  if (most > 0) tree.evict(random_.chance(50) ? most : random_.between(1, most));
 }
 
 // --- in ---
@@ -212,8 +217,10 @@ void Rig::step_scheduler() {
   const uint64_t front = peer.in_flight().empty() ? 0 : peer.in_flight().front().id;
   if (front != 0) failing = failing_choices(peer.in_flight().front());
   if (fault_) fault_->before_step(peer);
+  const int64_t retractions = scheduler_->stats().retractions;
   last_wait_ = scheduler_->step();
   scheduler_steps_++;
+  if (w_.fail_probability > 0 && scheduler_->stats().retractions > retractions) failing_->likely = true;
   if (fault_) fault_->after_step(peer);
   if (peer.in_flight().empty() || peer.in_flight().front().id != front) {
     failed_.insert(failing.begin(), failing.end());
@@ -238,7 +245,7 @@ std::vector<std::pair<RequestId, int32_t>> Rig::failing_choices(const InFlight& 
   Event& copied = launched.ticket.copy_done();
   if (!copied.ready() || copied.wait().is_ok()) return choices;
   for (const ScheduledRow& row : launched.batch.rows()) {
-    if (row.req->state() != ReqState::kFinished && row.req->epoch == row.epoch)
+    if (row.req->admitted() && row.req->epoch == row.epoch)
       choices.emplace_back(row.req->request().id, row.req->choice);
   }
   return choices;

@@ -8,6 +8,8 @@
 namespace gapless::sim_testing {
 namespace {
 
+constexpr int64_t kWaveTicks = 800;
+
 // Syllables of few letters, so that stop strings are met; end tokens contribute no text.
 Vocabulary make_vocabulary(Random& random) {
   Vocabulary v;
@@ -81,20 +83,26 @@ class Maker {
       c.max_running_requests = random_.one_of({3, 4, 8, 16, 64});
       c.schedule_conservativeness = 0.1;
     }
-    if (is(Flavour::kConversation)) c.radix_cache = true;
+    if (is(Flavour::kConversation)) {
+      c.page_size = random_.one_of({1, 1, 4, 16});
+      c.radix_cache = true;
+    }
     w_.loop = random_.chance(20) ? EventLoop::kNormal : EventLoop::kOverlap;
     if (is(Flavour::kFailures) || random_.chance(5)) w_.fail_probability = random_.one_of({0.02, 0.05, 0.1});
     if (random_.chance(40)) w_.eviction_percent = random_.one_of({5, 30, 100});
+    if (tight() && random_.chance(60)) w_.eviction_percent = 100;
   }
 
   std::vector<int32_t> choose_prompt() {
     const int32_t most = w_.config.context_length - 1;
     std::vector<int32_t> prompt;
+    earliest_ = 0;
     if (random_.chance(is(Flavour::kConversation) ? 70 : 15) && !w_.requests.empty()) {
       const auto before = size_t(random_.below(int32_t(w_.requests.size())));
       prompt = w_.requests[before].prompt_ids;
       const std::vector<int32_t> answer = w_.answers[before][0].ids();
       prompt.insert(prompt.end(), answer.begin(), answer.end());
+      earliest_ = sent_at_[before] + random_.below(200);
     } else if (random_.chance(60)) {
       prompt = random_.one_of(prefixes_);
       prompt.resize(size_t(random_.between(1, int32_t(prompt.size()))));
@@ -126,7 +134,8 @@ class Maker {
     }
     if (random_.chance(15)) p.logit_bias.push_back({w_.vocabulary.eos_ids[0], 6.0f});
     if (random_.chance(25)) p.min_tokens = random_.between(0, p.max_tokens);
-    if (random_.chance(tight() ? 10 : 35)) p.stop_token_ids = ids(random_.between(1, w_.vocabulary.size / 8));
+    const int32_t stops = tight() ? 10 : is(Flavour::kConversation) ? 60 : 35;
+    if (random_.chance(stops)) p.stop_token_ids = ids(random_.between(1, w_.vocabulary.size / 8));
     p.ignore_eos = random_.chance(tight() ? 90 : 50);
     if (random_.chance(50)) p.top_logprobs = random_.one_of({0, 0, 1, 5, 20});
   }
@@ -152,7 +161,10 @@ class Maker {
     std::vector<Answer> answers;
     for (int32_t choice = 0; choice < made.n; choice++)
       answers.push_back(expected_answer(w_.vocabulary, made, choice));
-    const int64_t at = random_.below(spread_);
+    // A pool that had to send somebody back is used with care until it has been idle: so, several times.
+    const int64_t wave = tight() ? kWaveTicks * random_.below(4) : 0;
+    const int64_t at = std::max(earliest_, wave) + random_.below(spread_);
+    sent_at_.push_back(at);
     const size_t index = w_.requests.size();
     w_.happenings.push_back({at, Happening::Kind::kRequest, index});
     if (random_.chance(15)) w_.happenings.push_back({at + random_.below(60), Happening::Kind::kAbort, index});
@@ -189,7 +201,9 @@ class Maker {
   Flavour flavour_;
   Workload w_;
   std::vector<std::vector<int32_t>> prefixes_;
+  std::vector<int64_t> sent_at_;
   int32_t spread_ = 1;
+  int64_t earliest_ = 0;  // when the request being made may be sent
 };
 
 }  // namespace
