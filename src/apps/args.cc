@@ -16,13 +16,6 @@ CLI::Option* add_model(CLI::App& app, std::string& model) {
       ->type_name("FILE");
 }
 
-// The simulated device brings a model of its own.
-void require_model(CLI::App& app, const EngineArgs& a) {
-  app.parse_complete_callback([&a] {
-    if (a.model.empty() && !a.device.starts_with("sim")) throw CLI::RequiredError("FILE");
-  });
-}
-
 CLI::Validator device_spec() {
   return CLI::Validator([](std::string& spec) { return make_device(spec, {}).status().message(); }, "",
                         "device");
@@ -117,6 +110,15 @@ void add_schedule_flags(CLI::App& app, EngineArgs& a) {
       "depend on it and the device does not wait for the host (docs/overlap.md).");
 }
 
+}  // namespace
+
+// The simulated device brings a model of its own.
+void require_model(CLI::App& app, const EngineArgs& a) {
+  app.parse_complete_callback([&a] {
+    if (a.model.empty() && !a.device.starts_with("sim")) throw CLI::RequiredError("FILE");
+  });
+}
+
 void add_engine_flags(CLI::App& app, EngineArgs& a) {
   add_model(app, a.model);
   flag(app, "--served-model-name", a.served_model_name, "NAME", "the file's name",
@@ -137,8 +139,6 @@ void add_log_flags(CLI::App& app, LogArgs& a) {
        "figures every few seconds.")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
 }
-
-}  // namespace
 
 void add_serve_flags(CLI::App& app, ServeArgs& a) {
   add_engine_flags(app, a.engine);
@@ -211,6 +211,8 @@ void add_bench_flags(CLI::App& app, BenchArgs& a) {
       ->check(CLI::Range(1, 1 << 20));
   flag(app, "--decode-tokens", a.decode_tokens, "N", "", "Tokens generated for each request.")
       ->check(CLI::Range(1, 1 << 20));
+  flag(app, "--trace", a.trace, "FILE", "none",
+       "Write what every thread and the device did in the last seconds: for Perfetto and `gapless trace`.");
   toggle(app, "--json", a.json, "off", "One JSON object per row instead of a table.");
   add_log_flags(app, a.log);
 }
@@ -241,7 +243,8 @@ void add_bench_serve_flags(CLI::App& app, BenchServeArgs& a) {
 void add_trace_flags(CLI::App& app, TraceArgs& a) {
   app.add_option("FILE", a.file, "A trace: what GET /trace answers.")->type_name("FILE")->required();
   toggle(app, "--json", a.json, "off", "One JSON object instead of text; lengths are in microseconds.");
-  flag(app, "--longest", a.longest, "N", "", "How many of the longest gaps to show with what the host did then.")
+  flag(app, "--longest", a.longest, "N", "",
+       "How many of the longest gaps to show with what the host did then.")
       ->check(CLI::Range(0, 1000));
   flag(app, "--svg", a.svg, "FILE", "none",
        "Draw a part of the trace into this file instead of a report: a lane for each thread and the device, "

@@ -81,7 +81,33 @@ struct BenchArgs {
   std::vector<int32_t> batch_sizes{1, 2, 4, 8, 16, 32};
   std::vector<int32_t> prompt_lengths{128, 512};
   int32_t decode_tokens = 64;
+  std::string trace;
   bool json = false;
+};
+
+struct BenchOverlapArgs {
+  EngineArgs engine;
+  LogArgs log{.level = "warn"};
+  int32_t batch = 32;
+  int32_t prompt_len = 128, decode_len = 128;
+  int32_t queued = 0;
+  int64_t tree_tokens = 0;
+  int32_t logprobs = -1;
+  bool penalties = false;
+  std::string sink = "inproc";
+  int32_t pairs = 10;
+  double slice_seconds = 0;  // 0: as the kind of run needs
+  std::string poisson;       // empty, "half" or a number
+  uint64_t seed = 1;
+  std::string trace;
+  bool json = false;
+};
+
+struct SelftestArgs {
+  EngineArgs engine;
+  LogArgs log{.level = "warn"};
+  int32_t requests = 200;
+  uint64_t seed = 1;
 };
 
 inline constexpr int32_t kDefaultConcurrency = 8;
@@ -108,11 +134,19 @@ struct TraceArgs {
   double from = -1, ms = 0;  // milliseconds; none given: chosen
 };
 
+// Parts of the commands that load a model.
+void add_engine_flags(CLI::App& app, EngineArgs& args);
+void add_log_flags(CLI::App& app, LogArgs& args);
+void require_model(CLI::App& app, const EngineArgs& args);
+
+// The commands.
 void add_serve_flags(CLI::App& app, ServeArgs& args);
 void add_chat_flags(CLI::App& app, ChatArgs& args);
 void add_inspect_flags(CLI::App& app, InspectArgs& args);
 void add_bench_flags(CLI::App& app, BenchArgs& args);
 void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
+void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& args);
+void add_selftest_flags(CLI::App& app, SelftestArgs& args);
 void add_trace_flags(CLI::App& app, TraceArgs& args);
 
 // The engine's view of the flags. What depends on the model or the machine (sizes, clipping) is the engine's

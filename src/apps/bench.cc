@@ -9,6 +9,7 @@
 #include "apps/banner.h"
 #include "apps/cli.h"
 #include "apps/roof_share.h"
+#include "apps/trace_file.h"
 #include "engine/engine.h"
 
 namespace gapless {
@@ -178,7 +179,9 @@ int run_bench(const BenchArgs& args) {
       print(args, *row);
     }
   }
-  return kExitOk;
+  if (args.trace.empty()) return kExitOk;
+  const Status written = write_trace((*engine)->tracer(), args.trace);
+  return written.is_ok() ? kExitOk : fail(kExitRuntime, written);
 }
 
 }  // namespace gapless

@@ -34,7 +34,7 @@ std::string parse_error_message(const CLI::App& app, const CLI::ParseError& erro
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
     return text.substr(0, text.find(':')) + " needs a value";
   if (!dynamic_cast<const CLI::RequiredError*>(&error)) return text;
-  if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect, bench or trace";
+  if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect, bench, trace or selftest";
   if (app.get_name() == "trace") return "give FILE, a trace as GET /trace answers it";
   return "give FILE, the path of a .gguf model";
 }
@@ -55,8 +55,11 @@ int dispatch(Cli& cli) {
   if (cli.command("serve")->parsed()) return start_logging(cli.serve.log), run_serve(cli.serve);
   if (cli.command("chat")->parsed()) return start_logging(cli.chat.log), run_chat(cli.chat);
   if (cli.command("inspect")->parsed()) return start_logging({}), run_inspect(cli.inspect);
+  if (cli.command("selftest")->parsed()) return start_logging(cli.selftest.log), run_selftest(cli.selftest);
   if (cli.command("trace")->parsed()) return run_trace(cli.trace);
   if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
+  if (cli.command("bench")->get_subcommand("overlap")->parsed())
+    return start_logging(cli.bench_overlap.log), run_bench_overlap(cli.bench_overlap);
   return start_logging(cli.bench.log), run_bench(cli.bench);
 }
 
@@ -71,10 +74,17 @@ Cli::Cli() {
   add_inspect_flags(
       *app.add_subcommand("inspect", "Show what is in a model file and the memory it will need."), inspect);
   add_trace_flags(*app.add_subcommand("trace", "Say what a trace of a server shows, or draw it."), trace);
-  CLI::App* bench_app =
-      app.add_subcommand("bench", "Measure a model's speed; `bench serve` loads a running server.");
+  add_selftest_flags(
+      *app.add_subcommand("selftest", "Check that answers do not depend on how they are scheduled."),
+      selftest);
+  CLI::App* bench_app = app.add_subcommand("bench",
+                                           "Measure a model's speed; `bench serve` loads a running server, "
+                                           "`bench overlap` compares the two loops.");
   add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
                         bench_serve);
+  add_bench_overlap_flags(
+      *bench_app->add_subcommand("overlap", "Compare the overlap loop with the normal one, in alternation."),
+      bench_overlap);
   add_bench_flags(*bench_app, bench);
 }
 

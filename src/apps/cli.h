@@ -18,6 +18,8 @@ struct Cli {
   InspectArgs inspect;
   BenchArgs bench;
   BenchServeArgs bench_serve;
+  BenchOverlapArgs bench_overlap;
+  SelftestArgs selftest;
   TraceArgs trace;
   CLI::App app{"Gapless: an LLM inference server", "gapless"};
 
@@ -34,6 +36,8 @@ int run_chat(const ChatArgs& args);
 int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
+int run_bench_overlap(const BenchOverlapArgs& args);
+int run_selftest(const SelftestArgs& args);
 int run_trace(const TraceArgs& args);
 
 // kExitUsage when a flag is at fault (engine/loader.h marks those), else kExitRuntime.

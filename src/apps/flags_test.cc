@@ -107,9 +107,10 @@ TEST(Cli, HelpAndVersionExitWithZero) {
 // Every flag has a default (or is help, or a file that must be given) and a reason.
 TEST(Cli, EveryFlagIsExplained) {
   Cli cli;
-  for (const CLI::App* app : {cli.command("serve"), cli.command("chat"), cli.command("inspect"),
-                              cli.command("bench"), cli.command("bench")->get_subcommand("serve"),
-                              cli.command("trace")}) {
+  for (const CLI::App* app :
+       {cli.command("serve"), cli.command("chat"), cli.command("inspect"), cli.command("bench"),
+        cli.command("bench")->get_subcommand("serve"), cli.command("bench")->get_subcommand("overlap"),
+        cli.command("selftest"), cli.command("trace")}) {
     const std::string help = help_text(*app);
     for (const FlagRow& row : flag_rows(*app)) {
       EXPECT_GT(row.why.size(), 10u) << row.names;
@@ -139,11 +140,32 @@ TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
       {"inspect", cli.command("inspect")},
       {"bench", bench},
       {"bench serve", bench->get_subcommand("serve")},
+      {"bench overlap", bench->get_subcommand("overlap")},
+      {"selftest", cli.command("selftest")},
       {"trace", cli.command("trace")}};
   for (const auto& [title, app] : commands) {
     const std::string section = command_section(cli, title, app);
     EXPECT_NE(docs.str().find(section), std::string::npos) << "docs/cli.md lacks this section:\n" << section;
   }
+}
+
+TEST(Cli, BenchOverlapTakesARateOrHalf) {
+  Cli cli;
+  const char* argv[] = {"gapless",   "bench", "overlap", "--device", "sim:zero",
+                        "--poisson", "half",  "--batch", "9"};
+  cli.app.parse(int(std::size(argv)), argv);
+  EXPECT_EQ(cli.bench_overlap.poisson, "half");
+  EXPECT_EQ(cli.bench_overlap.batch, 9);
+  std::string text;
+  for (const char* bad : {"0", "-1", "x", "half2"}) {
+    EXPECT_EQ(run({"bench", "overlap", "--device", "sim:zero", "--poisson", bad}, &text), kExitUsage) << bad;
+    EXPECT_NE(text.find("nor half"), std::string::npos) << text;
+  }
+  EXPECT_EQ(run({"bench", "overlap", "--device", "sim:zero", "--poisson", "half", "--sink", "http"}, &text),
+            kExitUsage);
+  EXPECT_EQ(run({"bench", "overlap"}, &text), kExitUsage);
+  EXPECT_NE(text.find("give FILE"), std::string::npos) << text;
+  EXPECT_EQ(run({"selftest"}, &text), kExitUsage);
 }
 
 TEST(Args, BecomeEngineOptions) {

@@ -60,44 +60,43 @@ struct Exchange {
   std::string to_send;
   size_t sent = 0;
   SseResponse response;
-  LoadRecord* record = nullptr;
+  LoadRecord record;
   size_t index = 0;
+  bool ended = false;
 };
 
 class LoadRun {
  public:
-  LoadRun(const LoadTarget& target, Address address, const std::vector<LoadRequest>& requests,
-          LoadLimits limits)
+  LoadRun(const LoadTarget& target, Address address, const LoadFeed& feed, LoadLimits limits)
       : target_(target),
         address_(std::move(address)),
-        requests_(requests),
+        feed_(feed),
         limits_(limits),
-        records_(requests.size()),
         epoll_(epoll_create1(0)) {}
 
-  std::vector<LoadRecord> run() {
+  void run() {
     begin_ = now_seconds();
-    while (next_ < requests_.size() || !open_.empty()) {
-      while (may_start()) start(next_++);
+    next_ = feed_.next();
+    while ((next_ || !open_.empty()) && !feed_.stopped()) {
+      while (may_start()) {
+        start(*next_);
+        next_ = feed_.next();
+      }
       wait();
       expire();
     }
-    return std::move(records_);
   }
 
  private:
   double elapsed() const { return now_seconds() - begin_; }
   bool has_room() const { return limits_.concurrency == 0 || int(open_.size()) < limits_.concurrency; }
-  bool may_start() const {
-    return next_ < requests_.size() && has_room() && elapsed() >= requests_[next_].arrival;
-  }
+  bool may_start() const { return next_ && has_room() && elapsed() >= next_->arrival; }
 
-  void start(size_t index) {
+  void start(const LoadRequest& request) {
     auto exchange = std::make_unique<Exchange>();
-    exchange->index = index;
-    exchange->record = &records_[index];
-    exchange->record->start = elapsed();
-    const std::string& body = requests_[index].body;
+    exchange->index = started_++;
+    exchange->record.start = elapsed();
+    const std::string& body = request.body;
     const std::string auth =
         target_.api_key.empty() ? "" : "Authorization: Bearer " + target_.api_key + "\r\n";
     exchange->to_send = fmt::format(
@@ -107,8 +106,7 @@ class LoadRun {
     exchange->fd = Fd(socket(address_->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const int fd = exchange->fd.get();
     if (fd < 0 || (connect(fd, address_->ai_addr, address_->ai_addrlen) != 0 && errno != EINPROGRESS)) {
-      exchange->record->error = fmt::format("cannot connect: {}", std::strerror(errno));
-      return;
+      return finish(*exchange, fmt::format("cannot connect: {}", std::strerror(errno)));
     }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -123,12 +121,11 @@ class LoadRun {
 
   void wait() {
     double seconds = 1.0;
-    if (next_ < requests_.size() && has_room())
-      seconds = std::clamp(requests_[next_].arrival - elapsed(), 0.0, 1.0);
+    if (next_ && has_room()) seconds = std::clamp(next_->arrival - elapsed(), 0.0, 1.0);
     epoll_event events[256];
     const int n = epoll_wait(epoll_.get(), events, 256, int(seconds * 1000 + 0.999));
     for (int i = 0; i < n; ++i) handle(*static_cast<Exchange*>(events[i].data.ptr));
-    std::erase_if(open_, [](const auto& exchange) { return exchange->record == nullptr; });
+    std::erase_if(open_, [](const auto& exchange) { return exchange->ended; });
   }
 
   void handle(Exchange& exchange) {
@@ -156,8 +153,8 @@ class LoadRun {
     const double now = elapsed();
     SseResponse& response = exchange.response;
     response.feed({buffer, size_t(n)},
-                  [&](std::string_view json) { note_event(json, now, *exchange.record); });
-    exchange.record->status = response.status();
+                  [&](std::string_view json) { note_event(json, now, exchange.record); });
+    exchange.record.status = response.status();
     if (response.broken()) return finish(exchange, "the answer is not HTTP");
     if (response.done() || n == 0) return finish(exchange, end_error(exchange, n == 0));
   }
@@ -166,33 +163,34 @@ class LoadRun {
     const SseResponse& response = exchange.response;
     if (response.status() == 0) return "the connection closed without an answer";
     if (response.status() != 200) return fmt::format("HTTP {}: {}", response.status(), response.error_text());
-    if (exchange.record->stamps.empty()) return "an answer without tokens";
+    if (exchange.record.stamps.empty()) return "an answer without tokens";
     return closed && !response.done() ? "the connection closed before [DONE]" : "";
   }
 
-  // The exchange is dropped by wait() or expire() when its record is taken away.
+  // wait() or expire() drops the exchange.
   void finish(Exchange& exchange, std::string error) {
-    exchange.record->error = std::move(error);
-    exchange.record = nullptr;
+    exchange.record.error = std::move(error);
+    exchange.ended = true;
+    feed_.done(exchange.index, std::move(exchange.record));
   }
 
   void expire() {
     const double now = elapsed();
     for (const auto& exchange : open_) {
-      if (now - exchange->record->start > limits_.timeout)
+      if (now - exchange->record.start > limits_.timeout)
         finish(*exchange, fmt::format("no end within {:g} s (--timeout)", limits_.timeout));
     }
-    std::erase_if(open_, [](const auto& exchange) { return exchange->record == nullptr; });
+    std::erase_if(open_, [](const auto& exchange) { return exchange->ended; });
   }
 
   const LoadTarget& target_;
   const Address address_;
-  const std::vector<LoadRequest>& requests_;
+  const LoadFeed& feed_;
   const LoadLimits limits_;
-  std::vector<LoadRecord> records_;
   std::vector<std::unique_ptr<Exchange>> open_;
   Fd epoll_;
-  size_t next_ = 0;
+  std::optional<LoadRequest> next_;
+  size_t started_ = 0;
   double begin_ = 0;
 };
 
@@ -240,10 +238,22 @@ void note_event(std::string_view json, double now, LoadRecord& record) {
   if (!without_choices(json)) record.stamps.push_back(now);
 }
 
+Status run_load(const LoadTarget& target, const LoadFeed& feed, LoadLimits limits) {
+  ASSIGN_OR_RETURN(Address address, resolve(target));
+  LoadRun(target, std::move(address), feed, limits).run();
+  return {};
+}
+
 Result<std::vector<LoadRecord>> run_load(const LoadTarget& target, const std::vector<LoadRequest>& requests,
                                          LoadLimits limits) {
-  ASSIGN_OR_RETURN(Address address, resolve(target));
-  return LoadRun(target, std::move(address), requests, limits).run();
+  std::vector<LoadRecord> records(requests.size());
+  size_t next = 0;
+  const LoadFeed feed{
+      .next = [&] { return next < requests.size() ? std::optional(requests[next++]) : std::nullopt; },
+      .done = [&](size_t index, LoadRecord record) { records[index] = std::move(record); },
+      .stopped = [] { return false; }};
+  RETURN_IF_ERROR(run_load(target, feed, limits));
+  return records;
 }
 
 }  // namespace gapless

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,15 @@ struct LoadLimits {
   int concurrency = 0;   // connections at the same time; 0: no limit
   double timeout = 600;  // seconds for one request
 };
+
+// Requests made as they are needed, and what becomes of them. All on the thread of run_load().
+struct LoadFeed {
+  std::function<std::optional<LoadRequest>()> next;  // in order of arrival; none: no more, not asked again
+  std::function<void(size_t, LoadRecord)> done;      // as they end; requests are numbered from 0
+  std::function<bool()> stopped;                     // asked once a second and more: true drops what is open
+};
+// Blocks until every request has ended. An error: the host cannot be resolved.
+Status run_load(const LoadTarget& target, const LoadFeed& feed, LoadLimits limits);
 
 // Blocks until every request has ended. One record per request, in order. An error: the host cannot be
 // resolved.

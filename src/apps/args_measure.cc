@@ -1,0 +1,77 @@
+// Flags of the commands that compare the two loops.
+#include "apps/args.h"
+
+namespace gapless {
+
+namespace {
+
+// A number above 0, or the word.
+CLI::Validator rate_or_half() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double rate = 0;
+        if (text == "half" || (CLI::detail::lexical_cast(text, rate) && rate > 0)) return std::string();
+        return "'" + text + "' is neither a number of requests per second nor half";
+      },
+      "", "rate");
+}
+
+void add_workload_flags(CLI::App& app, BenchOverlapArgs& a) {
+  flag(app, "--batch", a.batch, "N", "", "Answers that run at the same time; sets --max-running-requests.")
+      ->check(CLI::Range(1, 4096));
+  flag(app, "--prompt-len", a.prompt_len, "N", "", "Prompt tokens of each request; no two prompts are alike.")
+      ->check(CLI::Range(1, 1 << 20));
+  flag(app, "--decode-len", a.decode_len, "N", "",
+       "Tokens generated for each request (end-of-text is ignored). As one ends, another begins.")
+      ->check(CLI::Range(1, 1 << 20));
+  flag(app, "--queued", a.queued, "N", "", "Requests that wait behind those that run, all the time.")
+      ->check(CLI::Range(0, 1 << 20));
+  flag(app, "--tree-tokens", a.tree_tokens, "N", "",
+       "Fill the prefix cache with so many tokens first; --max-total-tokens must leave room for them.")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 32));
+  flag(app, "--logprobs", a.logprobs, "N", "none",
+       "Ask for logprobs: 0 of each token, N of the N most likely too.")
+      ->check(CLI::Range(0, 20));
+  toggle(app, "--penalties", a.penalties, "off",
+         "Presence, frequency and repetition penalties in every request: the counts change with each token.");
+  flag(app, "--sink", a.sink, "NAME", "",
+       "Where tokens go: inproc (counted in this process) or http (streamed to a client over loopback).")
+      ->check(CLI::IsMember({"inproc", "http"}));
+}
+
+}  // namespace
+
+void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& a) {
+  add_engine_flags(app, a.engine);
+  require_model(app, a.engine);
+  add_workload_flags(app, a);
+  flag(app, "--pairs", a.pairs, "N", "",
+       "Pairs of slices, one of each loop, in the order normal, overlap, overlap, normal. More pairs: a "
+       "narrower interval.")
+      ->check(CLI::Range(1, 100000));
+  flag(app, "--slice-seconds", a.slice_seconds, "X", "1; 10 with --poisson",
+       "Length of a slice. Short ones see the same state of a shared machine.")
+      ->check(CLI::Range(0.01, 3600.0));
+  flag(app, "--poisson", a.poisson, "RATE|half", "off",
+       "Compare the time to first token instead: requests arrive at random, RATE per second or at half of "
+       "what the normal loop was measured to do; each run of a pair gets the same arrivals.")
+      ->check(rate_or_half());
+  flag(app, "--seed", a.seed, "N", "", "Prompts and arrival times are a function of it.");
+  flag(app, "--trace", a.trace, "FILE", "none",
+       "Write what every thread and the device did in the last seconds: for Perfetto and `gapless trace`.");
+  toggle(app, "--json", a.json, "off", "One JSON object instead of text.");
+  add_log_flags(app, a.log);
+}
+
+void add_selftest_flags(CLI::App& app, SelftestArgs& a) {
+  add_engine_flags(app, a.engine);
+  require_model(app, a.engine);
+  flag(
+      app, "--requests", a.requests, "N", "",
+      "Requests to compare. 200 have every feature in several combinations, and take a small model a minute.")
+      ->check(CLI::Range(1, 1 << 20));
+  flag(app, "--seed", a.seed, "N", "", "The requests are a function of it.");
+  add_log_flags(app, a.log);
+}
+
+}  // namespace gapless
