@@ -194,7 +194,10 @@ TEST_P(MaskedRows, AFailureOfTheModelPartFailsTheStep) {
   const BatchResult r = std::move(ticket).take();
   EXPECT_EQ(r.status.message(), "injected");
   for (const RowResult& row : r.rows) EXPECT_EQ(row.status, RowStatus::kFailed);
-  EXPECT_EQ(launch(decode(1, placeholder(1), 2, 1)).take().rows[0].status, RowStatus::kFailed);
+  const BatchResult next =
+      launch(join(decode(1, placeholder(1), 2, 1), decode(2, placeholder(2), 2, 1))).take();
+  EXPECT_EQ(next.rows[0].status, RowStatus::kFailed);
+  EXPECT_EQ(next.rows[1].status, RowStatus::kFailed);
 }
 
 // Prompt logprobs in front, more than the logits have room for at once.
