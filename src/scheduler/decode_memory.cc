@@ -15,6 +15,11 @@ int32_t Scheduler::pages_needed(const std::vector<Req*>& rows) const {
   }));
 }
 
+// Its last token is in flight: it holds its memory until the result is there, and gives it back then.
+bool Scheduler::ends_in_flight(const Req& req) {
+  return req.state() == ReqState::kDecode && req.launched_to_length();
+}
+
 // ... and in the one after it, where those do not run that must have ended by length.
 int32_t Scheduler::pages_needed_next(const std::vector<Req*>& rows) const {
   return int32_t(std::ranges::count_if(rows, [this](const Req* req) {
@@ -29,6 +34,9 @@ int32_t Scheduler::pages_needed_next(const std::vector<Req*>& rows) const {
 int32_t Scheduler::pages_arriving() const {
   int32_t pages = 0;
   for (const Retiring& r : retiring_) pages += r.held.tail.size();
+  for (const Req* req : running_) {
+    if (ends_in_flight(*req)) pages += req->held.tail.size();
+  }
   return pages;
 }
 
@@ -84,10 +92,10 @@ void Scheduler::retract_ahead(std::vector<Req*>& rows) {
 bool Scheduler::retract_one(std::vector<Req*>& rows) {
   Req *victim = nullptr, *oldest = nullptr;
   for_each_live([&](Req& req) {
-    if (!victim || req.arrival > victim->arrival) victim = &req;
+    if (!ends_in_flight(req) && (!victim || req.arrival > victim->arrival)) victim = &req;
     if (!oldest || req.arrival < oldest->arrival) oldest = &req;
   });
-  if (victim == oldest) return false;
+  if (!victim || victim == oldest) return false;
   std::erase(rows, victim);
   retract(*victim);
   int64_t output = 0, max_tokens = 0, n = 0;

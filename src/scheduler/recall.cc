@@ -8,7 +8,6 @@ namespace gapless {
 bool Scheduler::may_join(const ScheduleBatch& batch) const {
   if (waiting_.empty() || waiting_.front()->retracted)
     return false;  // who was sent back does not come this way
-  if (n_live() >= config_.max_running_requests) return false;
   if (!flushes_.empty() || !switches_.empty()) return false;
   if (chunked_req_) return false;  // a prompt was cut: nothing follows it
   if (PrefillAdder::chunk_tokens(config_, batch.n_decode_rows()) <= batch.n_prefill_tokens()) return false;

@@ -115,12 +115,13 @@ PrefillAdder::PrefillAdder(const SchedulerConfig& config, KvMemory& memory, Page
       budget_(budget),
       batch_(batch),
       rem_input_(std::max(config.max_prefill_tokens - batch.n_prefill_tokens(), 0)),
-      rem_chunk_(INT32_MAX) {
-  if (config.chunked_prefill_size < 0) return;
-  // Decode rows count against the chunk, but never take more than three quarters of it: a prompt always gets
-  // on, however many decode.
+      rem_chunk_(chunk_tokens(config, budget.decode_rows) - batch.n_prefill_tokens()) {}
+
+// Decode rows count against the chunk, but never take more than three quarters of it: a prompt always gets
+// on, however many decode.
+int32_t PrefillAdder::chunk_tokens(const SchedulerConfig& config, int32_t decode_rows) {
   const int32_t chunk = config.chunked_prefill_size;
-  rem_chunk_ = std::max(chunk - budget.decode_rows, (chunk + 3) / 4) - batch.n_prefill_tokens();
+  return chunk < 0 ? INT32_MAX : std::max(chunk - decode_rows, (chunk + 3) / 4);
 }
 
 int32_t PrefillAdder::clipped_new_tokens(const Req& req) {

@@ -83,6 +83,8 @@ class PrefillAdder {
   bool add_chunked_req(Req& req);
   AddResult add_one_req(Req& req);
 
+  // Prompt tokens of a step with so many decode rows.
+  static int32_t chunk_tokens(const SchedulerConfig& config, int32_t decode_rows);
   // The tokens a request may still emit, as far as estimates go.
   static int32_t clipped_new_tokens(const Req& req);
 

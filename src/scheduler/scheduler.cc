@@ -170,10 +170,10 @@ void Scheduler::get_new_batch_prefill(ScheduleBatch& batch, size_t decode_rows, 
   budget.expected_tokens = int64_t(expected * new_token_ratio_.value());
   PrefillAdder adder(config_, memory_, writing_, budget, batch);
   if (chunked_req_) adder.add_chunked_req(*chunked_req_);
-  if (admit && flushes_.empty() && !waiting_.empty()) admit_waiting(adder);
+  if (admit && flushes_.empty() && !waiting_.empty()) admit_waiting(batch, adder);
 }
 
-void Scheduler::admit_waiting(PrefillAdder& adder) {
+void Scheduler::admit_waiting(ScheduleBatch& batch, PrefillAdder& adder) {
   const int32_t room = std::min(config_.max_running_requests - n_live(), memory_.rows.free_slots());
   if (room <= 0) return;
   const std::vector<Req*> order =
@@ -182,7 +182,10 @@ void Scheduler::admit_waiting(PrefillAdder& adder) {
   for (Req* req : order) {
     if (admitted == room || held == kMaxHeldPerPass) break;
     const AddResult result = adder.add_one_req(*req);
-    if (result == AddResult::kNoToken || result == AddResult::kOther) break;
+    if (result == AddResult::kNoToken || result == AddResult::kOther) {
+      batch.set_admits(false);
+      break;
+    }
     held += result == AddResult::kHeld;
     if (result != AddResult::kAdded) continue;
     admitted++;

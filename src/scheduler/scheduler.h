@@ -112,7 +112,7 @@ class Scheduler {
   BatchPlan get_next_batch_to_run();
   std::vector<Req*> decode_candidates() const;
   void get_new_batch_prefill(ScheduleBatch& batch, size_t decode_rows, int32_t reserved_pages, bool admit);
-  void admit_waiting(PrefillAdder& adder);
+  void admit_waiting(ScheduleBatch& batch, PrefillAdder& adder);
   void on_admitted(Req& req);
   // Gives every row its page for this step. False when requests had to be retracted for it.
   bool update_running_batch(ScheduleBatch& batch, std::vector<Req*>& rows);
@@ -122,6 +122,7 @@ class Scheduler {
   int32_t pages_needed(const std::vector<Req*>& rows) const;
   int32_t pages_needed_next(const std::vector<Req*>& rows) const;
   int32_t pages_arriving() const;
+  static bool ends_in_flight(const Req& req);
   void retract_decode(std::vector<Req*>& rows);
   void retract_ahead(std::vector<Req*>& rows);
   bool retract_one(std::vector<Req*>& rows);
