@@ -60,7 +60,14 @@ Status AccessRules::authorize(const HttpRequest& request) const {
 }
 
 Status AccessRules::authorize_operator(const HttpRequest& request) const {
-  if (!api_keys_.empty() || request.from_this_machine) return {};
+  if (!api_keys_.empty()) return {};
+  // A page that the operator happens to have open could send a POST to a loopback address: browsers say where
+  // it comes from.
+  const bool other_page = !request.origin.empty() && request.origin != "http://" + request.host;
+  if (request.from_this_machine && other_page && request.method == "POST")
+    return Status::invalid(
+        "a page of another origin may not call this path: the server has no key (--api-key)");
+  if (request.from_this_machine) return {};
   return Status::invalid(
       "this path is for callers on the same machine, or with an API key: the server has none (--api-key)");
 }

@@ -63,6 +63,7 @@ struct Connection::Incoming {
     request.method = std::string(message.method_string());
     split_target(std::string_view(message.target().data(), message.target().size()), request);
     request.authorization = text(http::field::authorization);
+    request.host = text(http::field::host);
     request.origin = text(http::field::origin);
     request.content_encoding = text(http::field::content_encoding);
     request.preflight_method = text(http::field::access_control_request_method);

@@ -21,7 +21,7 @@ struct HttpRequest {
   std::string query;
   std::string id;      // X-Request-Id of the client, made safe, or a generated one
   std::string unique;  // always generated: no other request has it
-  std::string authorization, origin, content_encoding;
+  std::string authorization, host, origin, content_encoding;
   std::string preflight_method, preflight_headers;  // Access-Control-Request-*
   bool from_this_machine = false;  // a unix socket or a loopback address, which may be a proxy's
   std::string body;

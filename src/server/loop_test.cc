@@ -26,5 +26,14 @@ TEST(SchedulerLoop, SaysWhatThereIs) {
   EXPECT_EQ(test.client().get("/scheduler/loop").status, 405);
 }
 
+// Any page can make a browser on the same machine send this.
+TEST(SchedulerLoop, IsNotForPagesOfOthers) {
+  TestServer test;
+  HttpClient client = test.client();
+  const std::string body = R"({"loop":"normal"})";
+  EXPECT_EQ(client.post("/scheduler/loop", body, "Origin: http://page.example\r\n").status, 403);
+  EXPECT_EQ(test.engine.event_loop(), EventLoop::kOverlap);
+}
+
 }  // namespace
 }  // namespace gapless::testing
