@@ -7,8 +7,8 @@ full_stages=(unit_full api_full asan_full arm64 bare_machine)
 results=build/test-results
 
 # The tests that the sanitizers run in the quick tier: those whose code shares memory between threads, and those that read bytes of strangers.
-asan_tests=(base_test device_test kernels_test model_test cache_test sampling_test worker_test scheduler_test engine_test equality_test server_test)
-tsan_tests=(base_test device_test worker_test scheduler_test engine_test server_test)
+asan_tests=(base_test device_test kernels_test model_test cache_test sampling_test worker_test scheduler_test overlap_equality_test engine_test equality_test server_test)
+tsan_tests=(base_test device_test worker_test scheduler_test overlap_equality_test engine_test server_test)
 
 python_tests() {
   local name=$1

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "kernels/numeric.h"
@@ -46,6 +47,7 @@ ExpectedToken with_logprobs(const std::vector<float>& logits, int32_t token, int
   const double log_sum = double(most) + std::log(double(weights_of(logits, most, 1).sum));
   const auto logprob = [&](int32_t id) { return float(double(logits[size_t(id)]) - log_sum); };
   ExpectedToken out{token, logprob(token), {}};
+  if (n_top == 0) return out;
   std::vector<int32_t> ids;
   for (size_t i = 0; i < logits.size(); i++) ids.push_back(int32_t(i));
   std::stable_sort(ids.begin(), ids.end(),
@@ -119,8 +121,8 @@ int32_t draw(const std::vector<float>& logits, const SamplingParams& p, double u
   const auto most = std::max_element(logits.begin(), logits.end());
   if (p.temperature == 0 || p.top_k == 1) return int32_t(most - logits.begin());
   const Weights w = weights_of(logits, *most, 1 / p.temperature);
-  std::vector<int32_t> order;
-  for (int32_t id = 0; id < vocab; id++) order.push_back(id);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
   if (p.top_k == 0 && p.top_p == 1 && p.min_p == 0) return pick(order, w.each, u * double(w.sum));
 
   std::stable_sort(order.begin(), order.end(),
@@ -210,7 +212,7 @@ Answer expected_answer(const Vocabulary& v, const Request& r, int32_t choice) {
     change(logits, v, p, ids, r.prompt_ids.size());
     const int32_t token =
         draw(logits, p, uniform(p.seed, uint32_t(choice), uint32_t(ids.size() - r.prompt_ids.size())));
-    a.tokens.push_back(with_logprobs(raw, token, n_top));
+    a.tokens.push_back(p.top_logprobs < 0 ? ExpectedToken{token, 0, {}} : with_logprobs(raw, token, n_top));
     ids.push_back(token);
     ended = ends(a, text, v, r);
   }

@@ -29,7 +29,7 @@ struct ExpectedToken {
 };
 
 struct Answer {
-  std::vector<ExpectedToken> tokens;  // of the answer; all logprobs are filled in, asked for or not
+  std::vector<ExpectedToken> tokens;  // of the answer; with logprobs if they were asked for
   std::vector<ExpectedToken> prompt_logprobs;
   int64_t visible_bytes = 0;  // at its end
   FinishReason reason = FinishReason::kLength;

@@ -142,6 +142,8 @@ void Rig::send(const Happening& happening) {
 void Rig::on_tokens(std::vector<TokenDelta> deltas) {
   expect(!deltas.empty(), "the sink is called for nothing");
   for (TokenDelta& delta : deltas) receive(delta);
+  // Deltas are the last thing of a step, or of what came in.
+  if (threaded_) check_memory();
 }
 
 void Rig::receive(TokenDelta& delta) {
@@ -161,6 +163,11 @@ void Rig::receive(TokenDelta& delta) {
   }
   if (delta.token) r.tokens.push_back({delta.token->id, delta.token->logprob, std::move(delta.token->top)});
   r.finish = std::move(delta.finish);
+}
+
+void Rig::check_memory() {
+  const std::string problem = scheduler_->check_memory();
+  expect(problem.empty(), "{}", problem);
 }
 
 // --- driving ---
@@ -225,8 +232,7 @@ void Rig::step_scheduler() {
   if (peer.in_flight().empty() || peer.in_flight().front().id != front) {
     failed_.insert(failing.begin(), failing.end());
   }
-  const std::string problem = scheduler_->check_memory();
-  expect(problem.empty(), "after step {}: {}", scheduler_steps_, problem);
+  check_memory();
   if (inbox_.size() > 0) return;
   // Once an abort has been taken in, its request has had its last delta, whatever it was doing.
   for (RequestId id : std::exchange(new_aborts_, {})) {
@@ -268,8 +274,7 @@ std::string Rig::run_threaded() {
 // --- afterwards ---
 
 void Rig::check_end() {
-  const std::string problem = scheduler_->check_memory();
-  expect(problem.empty(), "at the end: {}", problem);
+  check_memory();
   const SchedulerStats s = scheduler_->stats();
   expect(s.kv_healed == 0, "{} pages or slots had to be healed", s.kv_healed);
   SchedulerTestPeer peer(*scheduler_);

@@ -64,6 +64,7 @@ class Rig : private TokenSink {
   bool scheduler_can_step() const;
   void step_scheduler();
   std::vector<std::pair<RequestId, int32_t>> failing_choices(const InFlight& launched) const;
+  void check_memory();
   void check_end();
   void check_answer(size_t request, int32_t choice);
   void check_tokens(const std::string& who, const Received& got, const Answer& want, const Request& request);
