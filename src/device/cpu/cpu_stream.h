@@ -45,6 +45,7 @@ class CpuStream : public Stream {
     std::unique_ptr<OpList> ops;
     std::shared_ptr<HostEvent> event;
     double submitted = 0;
+    uint64_t number = 0;
     Step* next = nullptr;  // in the queue
   };
   struct Claim {
@@ -60,7 +61,7 @@ class CpuStream : public Stream {
   bool lead_on(int32_t op, Claim& claim);
   int32_t count_chunks(const Op& op);
   void publish(int32_t op, int32_t chunks, int32_t next, int wake);
-  bool finish_step();
+  void finish_step();
   bool claimable() const;
   void fail(Status status);
   void end_step() { skip_.store(true, std::memory_order_relaxed); }
@@ -82,7 +83,8 @@ class CpuStream : public Stream {
 
   std::mutex mutex_;  // all below
   std::condition_variable step_done_;
-  uint64_t submitted_ = 0, completed_ = 0;
+  uint64_t submitted_ = 0;
+  std::atomic<uint64_t> completed_{0};  // events that are set
   Step *queue_head_ = nullptr, *queue_tail_ = nullptr;
   bool running_ = false;                      // current_ is set
   std::optional<Status> error_;               // of the current step
