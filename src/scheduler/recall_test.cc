@@ -167,6 +167,10 @@ TEST(Recall, APageOfARecalledBatchIsStillBeingWritten) {
   s.send(make_request(3, prompt(12, 2), 5));
   s.settle();
   EXPECT_FALSE(s.in_youngest(3));
+  const int64_t before = s.recalls();
+  s.h.abort(77);
+  s.settle();
+  EXPECT_EQ(s.recalls(), before) << "it has not arrived again";
   s.turns(3);
   s.finish_all();
   EXPECT_EQ(s.h.got(3).cached_tokens, 8);

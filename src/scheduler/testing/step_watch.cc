@@ -85,6 +85,7 @@ void StepWatch::after_step(LoopWait wait, bool inbox_empty) {
   if (inbox_empty) look_at_messages(recalled);
   if (processed) check_result(in_flight_.front());
   check_errors();
+  check_queue();
   if (now.retractions > stats_.retractions) look_at_retractions();
   if (!launched.empty() && launched.back().id > last_id_) check_launch(launched.back().id, recalled);
   if (wait == LoopWait::kRequests) check_idle();
@@ -180,6 +181,14 @@ void StepWatch::check_errors() {
   expected_errors_.clear();
 }
 
+// Who was sent back keeps nothing of the admission that ended, whatever comes late.
+void StepWatch::check_queue() const {
+  for (const Req* req : peer_.waiting_reqs()) {
+    if (!req->retracted) break;
+    EXPECT_TRUE(req->epoch == 0 && req->kv_done == 0 && req->kv_launched == 0) << name_of(key_of(*req));
+  }
+}
+
 void StepWatch::look_at_retractions() {
   for (const Req* req : peer_.waiting_reqs()) {
     if (!req->retracted || req->in_flight == 0) continue;
@@ -195,6 +204,7 @@ void StepWatch::look_at_retractions() {
 
 void StepWatch::check_launch(uint64_t id, bool recalled) {
   last_id_ = id;
+  check_budget(peer_.in_flight().back().batch);
   peer_.for_each_live([&](const Req& req) { check_turn(req, id, recalled); });
   if (config_.policy != SchedulePolicy::kFcfs || config_.radix_cache) return;
   peer_.for_each_live(
@@ -204,6 +214,16 @@ void StepWatch::check_launch(uint64_t id, bool recalled) {
     EXPECT_GE(req->arrival + 1, newest_admitted_) << name_of(key_of(*req)) << " was overtaken";
     break;
   }
+}
+
+// Recalled or not, a step computes no more prompt tokens than it may.
+void StepWatch::check_budget(const ScheduleBatch& batch) const {
+  const int32_t tokens = batch.n_prefill_tokens(), chunk = config_.chunked_prefill_size;
+  if (chunk >= 0) {
+    EXPECT_LE(tokens, std::max(chunk - batch.n_decode_rows(), (chunk + 3) / 4));
+  }
+  EXPECT_TRUE(tokens <= config_.max_prefill_tokens || batch.n_prefill_rows() == 1) << tokens;
+  EXPECT_TRUE(config_.mixed_chunk || batch.mode() != ForwardMode::kMixed);
 }
 
 // Whoever runs gets its turn: in each mixed step, else after a bounded number of others.

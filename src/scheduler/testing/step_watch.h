@@ -73,7 +73,9 @@ class StepWatch {
   void check_row(const Row& row, RowStatus status);
   void check_late_row(const Row& row, RowStatus status, const Finish& finish);
   void check_errors();
+  void check_queue() const;
   void check_launch(uint64_t id, bool recalled);
+  void check_budget(const ScheduleBatch& batch) const;
   void check_turn(const Req& req, uint64_t id, bool recalled);
   void look_at_retractions();
   void check_idle() const;
