@@ -30,12 +30,12 @@ std::string escaped(const std::string& text) {
 // Work of the device is green, waiting is pale; what the host works on has a colour of its own.
 std::string_view colour_of(const std::string& name) {
   constexpr std::pair<const TraceName*, const char*> kColours[] = {
-      {&trace::kDecode, "#6cbf84"},  {&trace::kExtend, "#2f8f6f"}, {&trace::kMixed, "#4fa79a"},
-      {&trace::kCopy, "#a8d5b5"},    {&trace::kWait, "#e9e9e9"},   {&trace::kIdle, "#f4f4f4"},
-      {&trace::kWake, "#e8923a"},    {&trace::kIngest, "#8a6fb0"}, {&trace::kCompose, "#3f7fc4"},
-      {&trace::kLaunch, "#7cc3ec"},  {&trace::kRecall, "#c43f6b"}, {&trace::kStall, "#a02c2c"},
-      {&trace::kProcess, "#cf86cb"}, {&trace::kSend, "#7a4fa3"},   {&trace::kPlan, "#5b8def"},
-      {&trace::kDeliver, "#e07f7f"}, {&trace::kBurst, "#cdb67d"},  {&trace::kRequest, "#97824a"},
+      {&trace::kDecode, "#6cbf84"}, {&trace::kExtend, "#2f8f6f"},  {&trace::kMixed, "#4fa79a"},
+      {&trace::kWait, "#e9e9e9"},   {&trace::kIdle, "#f4f4f4"},    {&trace::kWake, "#e8923a"},
+      {&trace::kIngest, "#8a6fb0"}, {&trace::kCompose, "#3f7fc4"}, {&trace::kLaunch, "#7cc3ec"},
+      {&trace::kRecall, "#c43f6b"}, {&trace::kStall, "#a02c2c"},   {&trace::kProcess, "#cf86cb"},
+      {&trace::kSend, "#7a4fa3"},   {&trace::kPlan, "#5b8def"},    {&trace::kDeliver, "#e07f7f"},
+      {&trace::kBurst, "#cdb67d"},  {&trace::kRequest, "#97824a"},
   };
   for (const auto& [known, colour] : kColours)
     if (name == known->text) return colour;

@@ -187,7 +187,7 @@ TEST(TraceFileTest, WithoutStepsThereIsNothingToReport) {
   const TraceFile other = parse_trace(R"([{"ph":"X","name":"a","tid":1,"ts":5,"dur":1}])", "t").value();
   EXPECT_NE(analyse_trace(other, 1).status().message().find("no thread 'device'"), std::string::npos);
   Recorded recorded;
-  recorded.add(trace::kDevice, trace::kCopy, 0, 1, 3);
+  recorded.add(trace::kDevice, trace::kWait, 0, 1, 3);
   EXPECT_NE(analyse_trace(recorded.file(), 1).status().message().find("no step"), std::string::npos);
 }
 

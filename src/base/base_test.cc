@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/one_shot.h"
 #include "base/queue.h"
 #include "base/status.h"
 #include "base/thread.h"
@@ -28,15 +27,6 @@ TEST(Queue, WakesAWaitingConsumer) {
   Queue<int> q;
   NamedThread consumer("consumer", [&] { EXPECT_EQ(q.pop(), 7); });
   q.try_push(7);
-}
-
-TEST(OneShot, SetOnceOrClosed) {
-  auto [send, receive] = OneShot<int>::make();
-  send.set(5);
-  EXPECT_EQ(receive.take(), 5);
-  auto [send2, receive2] = OneShot<int>::make();
-  NamedThread waiter("waiter", [&r = receive2] { EXPECT_EQ(r.take(), std::nullopt); });
-  send2.close();
 }
 
 TEST(Status, CarriesFieldAndCode) {

@@ -35,11 +35,10 @@ inline constexpr TraceName kSend{"send", {"deltas"}};
 inline constexpr TraceName kForwardWait{"wait"};  // for a launch
 inline constexpr TraceName kPlan{"plan", {"batch", "rows", "tokens"}};
 
-// device: steps by their mode, and other work on the stream
+// device: steps by their mode
 inline constexpr TraceName kDecode{"decode", {"batch", "rows", "tokens"}};
 inline constexpr TraceName kExtend{"extend", {"batch", "rows", "tokens"}};
 inline constexpr TraceName kMixed{"mixed", {"batch", "rows", "tokens"}};
-inline constexpr TraceName kCopy{"copy", {"batch"}};  // results to the host, where it is not part of the step
 
 // detokenizer
 inline constexpr TraceName kDeliver{"deliver", {"deltas", "tokens"}};  // one message of the scheduler

@@ -29,6 +29,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
 
 Engine::Engine(LoadedModel parts, const EngineOptions& options)
     : parts_(std::move(parts)),
+      overlap_worker_(*parts_.runner, tracer_.ring(trace::kForward)),
       loop_(choose_loop(options)),
       intake_(*parts_.tokenizer, parts_.chat_template.get(), parts_.sizing.scheduler),
       text_pool_(options.text_threads, kMaxQueuedTexts) {}
@@ -44,14 +45,14 @@ KvAllocator::FreedHook Engine::page_freed_hook() {
 }
 
 void Engine::start() {
-  parts_.overlap_worker->start();
+  overlap_worker_.start();
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),
                                     [this](RequestId id) { forget(id); });
   scheduler_ = std::make_unique<Scheduler>(
       parts_.sizing.scheduler,
       Scheduler::Deps{.normal_worker = *parts_.worker,
-                      .overlap_worker = *parts_.overlap_worker,
+                      .overlap_worker = overlap_worker_,
                       .sink = *detokenizer_,
                       .inbox = inbox_,
                       .token_bytes = {parts_.tokenizer, &parts_.tokenizer->token_bytes()},

@@ -18,6 +18,7 @@
 #include "engine/text_pool.h"
 #include "engine/watchdog.h"
 #include "scheduler/scheduler.h"
+#include "worker/overlap_worker.h"
 
 namespace gapless {
 
@@ -68,6 +69,7 @@ class Engine : public EngineApi {
   MetricsRegistry metrics_;
   Tracer tracer_;
   LoadedModel parts_;
+  OverlapWorker overlap_worker_;
   const LoopChoice loop_;
   Intake intake_;
   Queue<SchedulerMessage> inbox_;

@@ -153,7 +153,6 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   ASSIGN_OR_RETURN(parts.runner,
                    ModelRunner::create(*parts.device, *parts.model, *parts.table, parts.sizing.runner));
   parts.worker = std::make_unique<ModelWorker>(*parts.runner);
-  parts.overlap_worker = std::make_unique<OverlapWorker>(*parts.runner);
   parts.facts = facts_of(options, file, config, parts);
   return parts;
 }

@@ -14,7 +14,7 @@
 #include "kernels/isa.h"
 #include "model/gguf.h"
 #include "model/model.h"
-#include "worker/overlap_worker.h"
+#include "worker/model_runner.h"
 
 namespace gapless {
 
@@ -30,8 +30,7 @@ struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: none
   std::unique_ptr<ModelRunner> runner;
-  std::unique_ptr<ModelWorker> worker;            // the normal loop's
-  std::unique_ptr<OverlapWorker> overlap_worker;  // last: its thread uses the parts above
+  std::unique_ptr<ModelWorker> worker;  // the normal loop's
 };
 
 // error_code of a Status about an option rather than a file: the command line is wrong.

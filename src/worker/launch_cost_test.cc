@@ -94,7 +94,7 @@ class LaunchCost {
                                      .kv_dtype = KvDtype::kF16,
                                      .eos_ids = {2}})
                     .value()),
-        worker_(*runner_) {}
+        worker_(*runner_, trace_) {}
 
   // The cheapest of several steps: others use the machine, too.
   Cost decode(int32_t rows) {
@@ -144,6 +144,7 @@ class LaunchCost {
 
   NullDevice device_;
   std::unique_ptr<ModelRunner> runner_;
+  TraceRing trace_{"forward", 64};
   OverlapWorker worker_;
   uint64_t id_ = 0;
 };

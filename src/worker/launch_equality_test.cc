@@ -36,6 +36,7 @@ struct Machine {
   HashModel model;
   OpTable table{};
   std::unique_ptr<ModelRunner> runner;
+  TraceRing trace{"forward", 64};
 };
 std::unique_ptr<Device> cpu() {
   return make_device("cpu", {.threads = 1}).value();
@@ -54,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, LaunchEquality, ::testing::Range(uint64_t{1}, ui
 
 TEST_P(LaunchEquality, OnAThread) {
   Machine machine(cpu());
-  OverlapWorker worker(*machine.runner);
+  OverlapWorker worker(*machine.runner, machine.trace);
   worker.start();
   Driver driver(worker, GetParam(), {.recall = 0.3, .retract = 0.05});
   driver.run();
@@ -76,7 +77,7 @@ TEST_P(LaunchEquality, StepByStep) {
       SimDeviceOptions{.profile = find_sim_profile("zero").value(), .stepped = true, .faults = nullptr});
   SimDevice& sim = *device;
   Machine machine(std::move(device));
-  OverlapWorker worker(*machine.runner);
+  OverlapWorker worker(*machine.runner, machine.trace);
   std::mt19937_64 random(GetParam());
   const auto turn = [&] { return random() % 2 ? worker.forward_one() : sim.advance(); };
   Driver driver(worker, GetParam(),
@@ -115,7 +116,7 @@ TEST(KnownFailures, A_OVL_2_PenaltiesBehindPlaceholdersEqualARecount) {
   for (uint64_t seed = 100; seed < 130; seed++) {
     SCOPED_TRACE(seed);
     Machine machine(cpu());
-    OverlapWorker worker(*machine.runner);
+    OverlapWorker worker(*machine.runner, machine.trace);
     worker.start();
     Driver driver(worker, seed, {.recall = 0.1, .retract = 0.1});
     driver.run();

@@ -16,7 +16,7 @@ class MaskedRows : public WorkerFixture, public ::testing::WithParamInterface<On
   void SetUp() override {
     WorkerFixture::SetUp();
     if (GetParam() == On::kThread) {
-      auto worker = std::make_unique<OverlapWorker>(*runner_);
+      auto worker = std::make_unique<OverlapWorker>(*runner_, trace_);
       worker->start();
       worker_ = std::move(worker);
     } else {

@@ -1,5 +1,7 @@
 #include "worker/overlap_worker.h"
 
+#include "base/trace_names.h"
+
 namespace gapless {
 
 OverlapWorker::~OverlapWorker() {
@@ -31,7 +33,11 @@ void OverlapWorker::push(Job job) {
 }
 
 void OverlapWorker::forward_thread() {
-  while (std::optional<Job> job = queue_.pop()) forward(std::move(*job));
+  const auto next_job = [this] {
+    const TraceSpan wait(trace_, trace::kForwardWait);
+    return queue_.pop();
+  };
+  while (std::optional<Job> job = next_job()) forward(std::move(*job));
 }
 
 bool OverlapWorker::forward_one() {
@@ -42,7 +48,11 @@ bool OverlapWorker::forward_one() {
 
 void OverlapWorker::forward(Job job) {
   if (job.launch->recalled()) return;  // it costs nothing then
+  TraceSpan plan(trace_, trace::kPlan);
+  plan.set_args(int64_t(job.launch->batch_id));
   if (job.batch) {
+    plan.set_args(int64_t(job.launch->batch_id), int64_t((*job.batch)->rows.size()),
+                  int64_t((*job.batch)->input_ids.size()));
     runner_.launch(std::move(job.launch), std::move(*job.batch));
   } else {
     runner_.sample_masked_rows(std::move(job.launch), std::move(job.info));

@@ -4,6 +4,7 @@
 
 #include "base/queue.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "worker/model_runner.h"
 
 namespace gapless {
@@ -14,8 +15,9 @@ namespace gapless {
 // from the first launch on, until all launches are collected.
 class OverlapWorker : public ModelWorkerClient {
  public:
-  // The runner must outlive the worker. Without start() nothing is launched but by forward_one().
-  explicit OverlapWorker(ModelRunner& runner) : runner_(runner) {}
+  // The runner and the ring must outlive the worker; the forward thread writes the ring. Without start()
+  // nothing is launched but by forward_one().
+  OverlapWorker(ModelRunner& runner, TraceRing& trace) : runner_(runner), trace_(trace) {}
   // Launches what is queued, then joins. Tickets whose rows still wait for sampling information must not
   // outlive it.
   ~OverlapWorker() override;
@@ -38,6 +40,7 @@ class OverlapWorker : public ModelWorkerClient {
   void forward(Job job);
 
   ModelRunner& runner_;
+  TraceRing& trace_;
   // Jobs of two outstanding launches, and of recalled ones that the thread has not come across yet.
   Queue<Job> queue_;
   NamedThread thread_;

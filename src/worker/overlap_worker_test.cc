@@ -14,7 +14,7 @@ class OverlapWorkerTest : public WorkerFixture {
  protected:
   void SetUp() override {
     WorkerFixture::SetUp();
-    worker_ = std::make_unique<OverlapWorker>(*runner_);
+    worker_ = std::make_unique<OverlapWorker>(*runner_, trace_);
   }
   PendingForward launch(ModelWorkerBatch b) { return WorkerFixture::launch(*worker_, std::move(b)); }
   int32_t answer(ModelWorkerBatch b) { return launch(std::move(b)).take().rows[0].token; }

@@ -81,7 +81,8 @@ TEST(KnownFailures, A_OVL_14_AHookReadsAFrozenSnapshotOfItsRow) {
     const auto device = make_device("cpu", {.threads = 2}).value();
     const OpTable table{};
     const auto runner = make_hash_runner(*device, model, table);
-    OverlapWorker worker(*runner);
+    TraceRing trace("forward", 64);
+    OverlapWorker worker(*runner, trace);
     worker.start();
     Driver driver(worker, seed,
                   {.retract = 0.05, .on_launch = [&](const ModelWorkerBatch& b) { model.announce(b); }});

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/trace_names.h"
 #include "model/sim/sim_model.h"
 #include "scheduler/sim_testing/op_tap.h"
 #include "worker/model_runner.h"
@@ -83,7 +84,7 @@ Rig::Rig(const Workload& workload, Drive drive, Fault* fault)
   if (fault) device = (tap_ = std::make_unique<OpTap>(device_, *fault)).get();
   runner_ = ModelRunner::create(*device, *model_, table_, runner_options(w_.config)).value();
   model_worker_ = std::make_unique<ModelWorker>(*runner_);
-  overlap_worker_ = std::make_unique<OverlapWorker>(*runner_);
+  overlap_worker_ = std::make_unique<OverlapWorker>(*runner_, tracer_.ring(trace::kForward));
   normal_client_ = std::make_unique<Worker>(*this, *model_worker_);
   overlap_client_ = std::make_unique<Worker>(*this, *overlap_worker_);
   scheduler_ = std::make_unique<Scheduler>(

@@ -83,13 +83,13 @@ class Rig : private TokenSink {
   std::unique_ptr<Device> tap_;
   std::unique_ptr<Model> model_;
   const OpTable table_{};
+  Tracer tracer_{64};
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<ModelWorker> model_worker_;
   std::unique_ptr<OverlapWorker> overlap_worker_;
   std::unique_ptr<Worker> normal_client_, overlap_client_;
   Queue<SchedulerMessage> inbox_;
   MetricsRegistry metrics_;
-  Tracer tracer_{64};
   std::unique_ptr<Scheduler> scheduler_;
   LoopWait last_wait_ = LoopWait::kNothing;
   int64_t scheduler_steps_ = 0;

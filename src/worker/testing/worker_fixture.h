@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/trace.h"
 #include "device/registry.h"
 #include "worker/model_runner.h"
 #include "worker/testing/hash_model.h"
@@ -92,6 +93,7 @@ class WorkerFixture : public ::testing::Test {
   OpTable table_{};
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelRunner> runner_;
+  TraceRing trace_{"forward", 64};
   uint64_t id_ = 0;
 };
 
