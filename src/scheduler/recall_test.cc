@@ -130,6 +130,38 @@ TEST(Recall, NotIntoABatchForWhichSomebodyWasSentBack) {
   s.finish_all();
 }
 
+TEST(Recall, NotWhenOneThatWaitsLongerDidNotFit) {
+  SchedulerConfig config = small_config();
+  config.max_total_tokens = 64;
+  config.policy = SchedulePolicy::kFcfs;
+  Decoding s(config);
+  s.send(make_request(2, prompt(30, 2), 20));
+  s.settle();
+  s.turns(2);
+  ASSERT_EQ(s.peer.waiting(), std::vector<RequestId>{2});
+  const int64_t before = s.recalls();
+  s.send(make_request(3, prompt(1, 3), 1));
+  s.settle();
+  EXPECT_EQ(s.recalls(), before);
+  s.finish_all();
+}
+
+TEST(Recall, ANewcomerDoesNotGetThePageThatADecodingRowNeedsNext) {
+  SchedulerConfig config = small_config();
+  config.max_total_tokens = 12;  // three pages, all of them request 1's in the end
+  config.schedule_conservativeness = 0.02;
+  Stepped s(config);
+  s.send(make_request(1, prompt(4, 1), 9));
+  s.settle();
+  while (s.peer.req(1).kv_launched < 8) s.turn();
+  ASSERT_EQ(s.peer.memory().available_pages(), 1);
+  s.send(make_request(2, prompt(3, 2), 0));
+  s.settle();
+  EXPECT_FALSE(s.in_youngest(2));
+  s.finish_all();
+  EXPECT_EQ(s.h.scheduler->stats().memory_stalls + s.h.scheduler->stats().retractions, 0);
+}
+
 TEST(Recall, NotWhileAFlushOrASwitchIsWanted) {
   for (const bool flush : {true, false}) {
     Decoding s;
