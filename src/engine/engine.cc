@@ -164,10 +164,14 @@ int64_t Engine::flush_cache() {
   return dropped.get();
 }
 
-bool Engine::switch_loop(EventLoop to) {
+bool Engine::switch_loop(EventLoop to, std::function<void()> drained) {
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> switched = done->get_future();
-  if (!inbox_.try_push(SwitchLoop{to, [done] { done->set_value(); }})) return false;
+  const auto at_switch = [done, drained = std::move(drained)] {
+    drained();
+    done->set_value();
+  };
+  if (!inbox_.try_push(SwitchLoop{to, at_switch})) return false;
   switched.wait();
   return true;
 }
