@@ -71,18 +71,17 @@ void add_cache_flags(CLI::App& app, EngineArgs& a) {
 }
 
 void add_schedule_flags(CLI::App& app, EngineArgs& a) {
-  flag(app, "--max-running-requests", a.max_running_requests, "N", "",
-       "Requests that generate at the same time. 64: beyond it a CPU adds latency and no throughput.")
+  flag(app, "--max-running-requests", a.max_running_requests, "N", "64 on cpu, else 256",
+       "Requests that generate at the same time. Beyond 64 a CPU adds latency and no throughput.")
       ->check(CLI::Range(1, 4096));
   flag(app, "--max-queued-requests", a.max_queued_requests, "N", "",
        "Requests that may wait; more are refused with 429 and Retry-After. 2048: an answer that would come "
        "minutes late is better "
        "refused at once.")
       ->check(CLI::Range(1, 1 << 20));
-  flag(app, "--chunked-prefill-size", a.chunked_prefill_size, "N", "",
+  flag(app, "--chunked-prefill-size", a.chunked_prefill_size, "N", "512 on cpu, else 4096",
        "Prompt tokens computed per step; a longer prompt is cut, so that running answers go on in between. "
-       "-1: never cut. 512: about the "
-       "fewest tokens at which the CPU kernels are at full speed.")
+       "-1: never cut. About the fewest tokens at which a device is at full speed.")
       ->check(CLI::Range(-1, 1 << 20));
   flag(app, "--max-prefill-tokens", a.max_prefill_tokens, "N", "",
        "Prompt tokens per step when prompts are not cut.")
@@ -277,11 +276,12 @@ Result<EngineOptions> engine_options(const EngineArgs& a) {
   }
   o.context_length = a.context_length;
   SchedulerConfig& s = o.scheduler;
-  s.max_running_requests = a.max_running_requests;
+  const bool cpu = o.device == "cpu";
+  s.max_running_requests = a.max_running_requests.value_or(cpu ? 64 : 256);
   s.max_queued_requests = a.max_queued_requests;
   s.max_total_tokens = a.max_total_tokens;
   s.page_size = a.page_size;
-  s.chunked_prefill_size = a.chunked_prefill_size;
+  s.chunked_prefill_size = a.chunked_prefill_size.value_or(cpu ? 512 : 4096);
   s.max_prefill_tokens = a.max_prefill_tokens;
   s.mixed_chunk = a.mixed_chunk;
   s.radix_cache = !a.disable_radix_cache;

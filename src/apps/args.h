@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,9 @@ struct EngineArgs {
   std::string isa = "auto";
   std::string device = "cpu";
   std::string attention_backend = "cpu";
-  int32_t max_running_requests = 64;
+  std::optional<int32_t> max_running_requests;  // what suits the device
   int32_t max_queued_requests = 2048;
-  int32_t chunked_prefill_size = 512;
+  std::optional<int32_t> chunked_prefill_size;  // the same
   int32_t max_prefill_tokens = 16384;
   std::string schedule_policy = "lpm";
   double schedule_conservativeness = 1.0;

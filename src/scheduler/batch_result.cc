@@ -100,7 +100,6 @@ void Scheduler::append_token(Req& req, RowResult& result) {
   CHECK(token >= 0 && token < config_.vocab_size, "request {}: token {} of {}", req.request().id, token,
         config_.vocab_size);
   req.ids.push_back(token);
-  metrics_.generation_tokens.add();
   TokenDelta& delta = add_delta(req);
   delta.token = {token, result.logprob, std::move(result.top)};
 
@@ -192,6 +191,8 @@ void Scheduler::retire_finished() {
 void Scheduler::send_deltas() {
   update_gauges();
   if (deltas_.empty()) return;
+  metrics_.generation_tokens.add(
+      double(std::ranges::count_if(deltas_, [](const TokenDelta& d) { return d.token.has_value(); })));
   Phase send = phase(HostPhase::kSend);
   send.set_args(deltas_.size());
   sink_.on_tokens(std::exchange(deltas_, {}));

@@ -144,7 +144,8 @@ void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
     tokens += r.n_tokens;
   }
   CHECK_EQ(tokens, int64_t(batch.input_ids.size()));
-  for (int32_t id : batch.input_ids) CHECK_LT(id, model_.config().vocab_size);
+  const int32_t vocab = model_.config().vocab_size;
+  for (int32_t id : batch.input_ids) CHECK_LT(id, vocab);
   for (const PageWrite& w : batch.page_writes)
     CHECK(w.slot < options_.request_slots && w.index < options_.max_pages_per_request &&
               w.page <= options_.total_pages,
