@@ -32,6 +32,7 @@ class SchedulerTestPeer {
   void for_each_live(const F& f) const {
     s_.for_each_live(f);
   }
+  bool switch_pending() const { return !s_.switches_.empty(); }
   bool flush_or_switch_pending() const { return !s_.flushes_.empty() || !s_.switches_.empty(); }
   double new_token_ratio() const { return s_.new_token_ratio_.value(); }
 

@@ -204,6 +204,7 @@ void StepWatch::look_at_retractions() {
 
 void StepWatch::check_launch(uint64_t id, bool recalled) {
   last_id_ = id;
+  EXPECT_FALSE(peer_.switch_pending()) << "batch " << id << " is launched while the pipeline shall drain";
   check_budget(peer_.in_flight().back().batch);
   peer_.for_each_live([&](const Req& req) { check_turn(req, id, recalled); });
   if (config_.policy != SchedulePolicy::kFcfs || config_.radix_cache) return;
