@@ -99,14 +99,14 @@ class Server:
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory):
-    """start_server(*flags, ready=True) -> Server. All are ended with the session."""
+    """start_server(*flags, ready=True) -> Server. All are ended with the session. model=None: the device brings its own."""
     started = []
 
     def start(*flags, ready=True, model=MODEL):
         folder = tmp_path_factory.mktemp("server")
         port_file, log_path = folder / "port", folder / "log"
         with open(log_path, "w") as log:
-            process = subprocess.Popen([BINARY, "serve", model, "--port", "0", "--port-file", str(port_file), *map(str, flags)],
+            process = subprocess.Popen([BINARY, "serve", *([model] if model else []), "--port", "0", "--port-file", str(port_file), *map(str, flags)],
                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         started.append(process)
         wait_for(lambda: process.poll() is not None or port_file.exists(), 20, "the port file")
