@@ -42,8 +42,8 @@ class ScheduleBatch {
   // The (re)admission of a request that has its slot and pages: everything known about it goes to the forward
   // side.
   void init_slot(const Req& req, const KvMemory& memory);
-  // Whether requests may be admitted to it: not when others had to be sent back for memory, nor when the step's
-  // tokens or the memory were not enough for one that waits.
+  // Whether requests may be admitted to it: not when others had to be sent back for memory, nor when the
+  // step's tokens or the memory were not enough for one that waits.
   bool admits() const { return admits_; }
   void set_admits(bool admits) { admits_ = admits; }
 
