@@ -75,7 +75,7 @@ size_t FakeWorker::outstanding() const {
 std::shared_ptr<FakeWorker::Launch> FakeWorker::take_launch() {
   std::lock_guard lock(mutex_);
   while (!launched_.empty()) {
-    const std::shared_ptr<Launch> launch = std::move(launched_.front());
+    std::shared_ptr<Launch> launch = std::move(launched_.front());
     launched_.pop_front();
     if (launch->try_take()) return launch;
   }
