@@ -47,6 +47,13 @@ def test_an_idle_server_sleeps(start_server):
     assert (cpu_seconds() - before) / 5 < 0.02, "A-OVL-12: an idle server uses less than 2 % of a core"
 
 
+def test_the_banner_says_why_overlap_is_off(start_server):
+    server = start_server("--disable-overlap-schedule")
+    wait_for(lambda: "try" in server.log(), 5, "the banner")
+    assert "loop normal (--disable-overlap-schedule)" in server.log()
+    assert server.metrics()["gapless_overlap_loop"] == 0
+
+
 def test_banner_has_at_most_15_lines_and_ends_with_a_command_that_works(start_server):
     server = start_server()
     wait_for(lambda: "try" in server.log(), 5, "the banner")
@@ -54,7 +61,7 @@ def test_banner_has_at_most_15_lines_and_ends_with_a_command_that_works(start_se
     assert len(lines) <= 15, server.log()
     text = server.log()
     for part in ("gapless 0.", "Q4_1", "134.5 M parameters", "threads (", "8192 tokens for every request", "KV cache", "pages of 16",
-                 "loop normal", "template", "<|im_end|>", "no API key", server.url):
+                 "loop overlap", "template", "<|im_end|>", "no API key", server.url):
         assert part in text, f"{part!r} is not in\n{text}"
     assert "\x1b" not in text
     command = lines[-1].split("try", 1)[1].strip()
