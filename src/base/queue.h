@@ -36,12 +36,14 @@ class Queue {
     return item;
   }
 
-  // Everything that is there. With `wait` it blocks until there is something, the queue is closed or poked.
-  std::deque<T> drain(bool wait) {
+  // Appends everything that is there to `out`. With `wait` it blocks until there is something, the queue is
+  // closed or poked.
+  void drain(bool wait, std::vector<T>& out) {
     std::unique_lock lock(mutex_);
     if (wait) ready_.wait(lock, [&] { return closed_ || poked_ || !items_.empty(); });
     poked_ = false;
-    return std::exchange(items_, {});
+    for (T& item : items_) out.push_back(std::move(item));
+    items_.clear();
   }
   // Makes the consumer's waiting drain() return, now or when it comes: something else that it waits for has
   // happened. Any thread.

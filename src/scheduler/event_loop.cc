@@ -99,7 +99,7 @@ LoopWait Scheduler::when_nothing_runs() {
 }
 
 void Scheduler::wait_for_requests() {
-  for (SchedulerMessage& message : inbox_.drain(true)) messages_.push_back(std::move(message));
+  inbox_.drain(true, messages_);
 }
 
 // A result pokes the inbox when it is there (run_batch).

@@ -37,7 +37,7 @@ Phase Scheduler::phase(HostPhase phase) {
 
 void Scheduler::ingest_requests() {
   Phase ingest = phase(HostPhase::kIngest);
-  for (SchedulerMessage& message : inbox_.drain(false)) messages_.push_back(std::move(message));
+  inbox_.drain(false, messages_);
   if (messages_.empty()) return ingest.drop();
   ingest.set_args(messages_.size());
   for (SchedulerMessage& message : messages_) {
