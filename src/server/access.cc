@@ -1,6 +1,7 @@
 #include "server/access.h"
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -33,6 +34,16 @@ bool is_header_text(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
 }
 
+// A Host header that no other site can have: an address, or localhost; with a port or without.
+bool is_local_host(std::string_view host) {
+  const bool bracketed = host.starts_with('[');
+  std::string_view name = bracketed ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':'));
+  if (name.empty() || name == "localhost") return true;
+  boost::system::error_code error;
+  boost::asio::ip::make_address(name, error);
+  return !error;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> read_api_key_file(const std::string& path) {
@@ -61,15 +72,15 @@ Status AccessRules::authorize(const HttpRequest& request) const {
 
 Status AccessRules::authorize_operator(const HttpRequest& request) const {
   if (!api_keys_.empty()) return {};
-  // A page that the operator happens to have open could send a POST to a loopback address: browsers say where
-  // it comes from.
-  const bool other_page = !request.origin.empty() && request.origin != "http://" + request.host;
-  if (request.from_this_machine && other_page && request.method == "POST")
+  if (!request.from_this_machine)
     return Status::invalid(
-        "a page of another origin may not call this path: the server has no key (--api-key)");
-  if (request.from_this_machine) return {};
+        "this path is for callers on the same machine, or with an API key: the server has none (--api-key)");
+  // A page that somebody on this machine happens to have open can make his browser call a loopback address.
+  // The browser says where the page comes from, and for a name that was pointed here meanwhile, which name.
+  const bool other_page = !request.origin.empty() && request.origin != "http://" + request.host;
+  if (!other_page && is_local_host(request.host)) return {};
   return Status::invalid(
-      "this path is for callers on the same machine, or with an API key: the server has none (--api-key)");
+      "a page of another origin may not call this path: the server has no key (--api-key)");
 }
 
 bool AccessRules::origin_allowed(const std::string& origin) const {

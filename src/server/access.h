@@ -21,7 +21,7 @@ class AccessRules {
   // need no key.
   Status authorize(const HttpRequest& request) const;
   // Endpoints that show or change how the server works, besides authorize(): where no key is set, only
-  // callers on this machine may, and of pages in their browsers only our own may POST. The error is a 403.
+  // callers on this machine may, and of the pages in their browsers only our own. The error is a 403.
   Status authorize_operator(const HttpRequest& request) const;
   // The answer to a CORS preflight.
   HttpResponse preflight(const HttpRequest& request) const;

@@ -1,6 +1,7 @@
 // POST /scheduler/loop: switches the event loop of a running server.
 #include <gtest/gtest.h>
 
+#include "server/router.h"
 #include "server/testing/test_server.h"
 
 namespace gapless::testing {
@@ -26,12 +27,33 @@ TEST(SchedulerLoop, SaysWhatThereIs) {
   EXPECT_EQ(test.client().get("/scheduler/loop").status, 405);
 }
 
-// Any page can make a browser on the same machine send this.
+// Any page can make a browser on the same machine send these.
 TEST(SchedulerLoop, IsNotForPagesOfOthers) {
   TestServer test;
-  HttpClient client = test.client();
   const std::string body = R"({"loop":"normal"})";
-  EXPECT_EQ(client.post("/scheduler/loop", body, "Origin: http://page.example\r\n").status, 403);
+  const std::string origin = "Origin: http://page.example\r\n";
+  EXPECT_EQ(test.client().post("/scheduler/loop", body, origin).status, 403);
+  const auto ask = [](const std::string& path, const std::string& host, const std::string& page) {
+    FakeEngine engine;
+    Router router{ServerConfig{}};
+    router.attach(engine);
+    HttpRequest request;
+    request.method = "GET";
+    request.path = path;
+    request.host = host;
+    request.origin = page;
+    request.from_this_machine = true;
+    Reply reply = router.dispatch(std::move(request));
+    const auto* response = std::get_if<HttpResponse>(&reply);
+    return response ? response->status : 200;
+  };
+  EXPECT_EQ(ask("/trace", "127.0.0.1:8080", "http://page.example"), 403);
+  EXPECT_EQ(ask("/trace", "page.example:8080", "http://page.example:8080"),
+            403);  // a name that was pointed here
+  EXPECT_EQ(ask("/trace", "page.example:8080", ""), 403);
+  for (const char* host : {"127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "10.1.2.3", ""})
+    EXPECT_EQ(ask("/trace", host, ""), 200) << host;
+  EXPECT_EQ(ask("/trace", "127.0.0.1:8080", "http://127.0.0.1:8080"), 200);
   EXPECT_EQ(test.engine.event_loop(), EventLoop::kOverlap);
 }
 
