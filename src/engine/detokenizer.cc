@@ -66,13 +66,14 @@ void Detokenizer::handle(std::vector<TokenDelta> deltas) {
 void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
   Choice& choice = state.choices[delta.choice];
   CHECK(!choice.ended, "request {} choice {} goes on after its end", delta.id, delta.choice);
-  if (delta.first && delta.choice == 0) {
+  // Of whichever choice comes first: they have the same prompt, and any of them may be computed first.
+  if (!std::exchange(state.begun, true)) {
     state.usage.prompt_tokens = delta.prompt_tokens;
     state.usage.cached_tokens = delta.cached_tokens;
   }
   state.usage.completion_tokens += int32_t(delta.token.has_value());
   const bool skip_special = state.request.skip_special_tokens;
-  if (!delta.prompt_logprobs.empty() && delta.choice == 0) {
+  if (!delta.prompt_logprobs.empty() && !std::exchange(state.prompt_scored, true)) {
     PromptScored scored;
     for (const OutputToken& t : delta.prompt_logprobs) scored.tokens.push_back(token_text(t, skip_special));
     state.request.sink->on_event(std::move(scored));

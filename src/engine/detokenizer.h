@@ -60,6 +60,7 @@ class Detokenizer : public TokenSink {
     std::vector<Choice> choices;
     Usage usage;
     int32_t ended = 0;
+    bool begun = false, prompt_scored = false;
     Status error;
   };
 

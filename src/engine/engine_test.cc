@@ -82,6 +82,32 @@ TEST_F(EngineTest, ScoringNeedsNoOutput) {
   EXPECT_EQ(o.answers[0].finish, "length");
 }
 
+// Whichever of several choices is computed first: what the prompt scored is there before its first token.
+TEST_F(EngineTest, ThePromptIsScoredBeforeAnyChoiceBegins) {
+  struct Sink : ResponseSink {
+    void on_event(ResponseEvent event) override {
+      scored += std::holds_alternative<PromptScored>(event);
+      if (std::holds_alternative<ChoiceDelta>(event)) early += scored == 0;
+      if (std::holds_alternative<Done>(event)) done.set();
+    }
+    int scored = 0, early = 0;
+    HostEvent done;
+  };
+  options_.scheduler.policy = SchedulePolicy::kRandom;
+  options_.scheduler.max_running_requests = 2;
+  start();
+  for (int i = 0; i < 8; i++) {
+    GenerateRequest r = ids_request({10, 11, 12, 13 + i}, 3);
+    r.want_prompt_logprobs = true;
+    r.n = 6;
+    auto sink = std::make_shared<Sink>();
+    engine_->submit(std::move(r), sink);
+    (void)sink->done.wait();
+    EXPECT_EQ(sink->scored, 1);
+    EXPECT_EQ(sink->early, 0);
+  }
+}
+
 // Over-long prompts crashed, were cut silently or gave an empty answer elsewhere.
 TEST_F(EngineTest, A_PA_3_PromptAndContext) {
   options_.context_length = 64;

@@ -12,6 +12,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr size_t kMaxCacheSaltBytes = 256;
 
 void read_model(FieldReader& fields, const ModelFacts& model, bool strict) {
   std::string name = model.id;
@@ -158,6 +159,10 @@ void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t 
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.integers("stop_token_ids", 0, model.vocab_size - 1, 128, p.stop_token_ids);
   fields.string("cache_salt", request.cache_salt);
+  // Kept as long as a page that was computed under it is cached.
+  if (request.cache_salt.size() > kMaxCacheSaltBytes)
+    fields.fail("cache_salt", fmt::format("cache_salt has {} bytes, at most {} are allowed",
+                                          request.cache_salt.size(), kMaxCacheSaltBytes));
   std::optional<int64_t> seed;
   fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), seed);
   if (seed) request.seed = static_cast<uint64_t>(*seed);

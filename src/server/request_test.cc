@@ -119,6 +119,14 @@ TEST(CompletionRequest, A_PA_1_EmptyPromptsAreLeftToTheModelsBos) {
   expect_refused(with_prompt("3"), "prompt", "string or an array");
 }
 
+TEST(CompletionRequest, CacheSaltsAreShort) {
+  const auto salted = [](size_t bytes) {
+    return completion(fmt::format(R"("cache_salt":"{}")", std::string(bytes, 'a')));
+  };
+  EXPECT_EQ(salted(256).value().requests[0].cache_salt.size(), 256u);
+  expect_refused(salted(257), "cache_salt", "at most 256");
+}
+
 TEST(CompletionRequest, A_PA_2_MaxTokensZeroIsAllowedNegativeIsNot) {
   EXPECT_EQ(completion(R"("max_tokens":0,"echo":true,"logprobs":1)").value().requests[0].max_tokens, 0);
   expect_refused(completion(R"("max_tokens":-1)"), "max_tokens", "got -1");
