@@ -32,9 +32,19 @@ Status write_picture(const TraceArgs& args, const TraceFile& trace, const TraceR
   return {};
 }
 
+Status check_args(const TraceArgs& args) {
+  if (!args.svg.empty() && args.json)
+    return Status::invalid("--svg draws a picture instead of a report: without --json");
+  if (args.svg.empty() && (args.from >= 0 || args.ms > 0))
+    return Status::invalid("{} chooses what a picture shows: give --svg FILE too",
+                           args.from >= 0 ? "--from" : "--ms");
+  return {};
+}
+
 }  // namespace
 
 int run_trace(const TraceArgs& args) {
+  if (const Status status = check_args(args); !status.is_ok()) return fail(kExitUsage, status);
   Result<TraceFile> trace = read_trace(args.file);
   if (!trace) return fail(kExitRuntime, trace.status());
   Result<TraceReport> report = analyse_trace(*trace, size_t(args.longest));

@@ -4,9 +4,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "server/json_writer.h"
 
 namespace gapless {
 
@@ -51,6 +55,24 @@ std::string without_tag(const char* what) {
   return end ? end + 2 : what;
 }
 
+constexpr size_t kShownBytes = 24;
+
+// JSON that has no list of events.
+std::string what_it_is(const Json& json) {
+  if (!json.is_object()) return fmt::format("it is a JSON {}", json.type_name());
+  const auto error = json.find("error");
+  if (error != json.end() && error->is_object() && error->contains("message") &&
+      (*error)["message"].is_string())
+    return fmt::format("it is a server's error, '{}'", printable((*error)["message"].get<std::string>()));
+  std::string keys;
+  for (const auto& [key, value] : json.items()) {
+    keys += (keys.empty() ? "" : ", ") + key;
+    if (keys.size() > 2 * kShownBytes) break;
+  }
+  return fmt::format("it is a JSON object with {} and no list of traceEvents (Chrome's trace format)",
+                     keys.empty() ? "nothing" : printable(keys));
+}
+
 }  // namespace
 
 const FileThread* TraceFile::find(const std::string& name) const {
@@ -60,16 +82,18 @@ const FileThread* TraceFile::find(const std::string& name) const {
 }
 
 Result<TraceFile> parse_trace(const std::string& text, const std::string& path) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    return Status::invalid("{} is empty: was the server reachable when the trace was fetched?", path);
   Json json;
   try {
     json = Json::parse(text);
   } catch (const Json::parse_error& error) {
-    return Status::invalid("{} is not JSON: {}", path, without_tag(error.what()));
+    return Status::invalid("{} is not a trace: it begins with '{}' and is not JSON: {}", path,
+                           printable(text, kShownBytes), without_tag(error.what()));
   }
   const Json* events = &json;
   if (json.is_object() && json.contains("traceEvents")) events = &json["traceEvents"];
-  if (!events->is_array())
-    return Status::invalid("{} is no trace: it has no list of traceEvents (Chrome's trace format)", path);
+  if (!events->is_array()) return Status::invalid("{} is not a trace: {}", path, what_it_is(json));
   std::map<int64_t, FileThread> threads;
   for (size_t i = 0; i < events->size(); i++) {
     try {
@@ -90,10 +114,22 @@ Result<TraceFile> parse_trace(const std::string& text, const std::string& path) 
 }
 
 Result<TraceFile> read_trace(const std::string& path) {
+  if (path == "-") {
+    const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+    return parse_trace(text, "what came from stdin");
+  }
+  // A directory opens, and fails when it is read.
+  errno = 0;
   std::ifstream file(path);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return Status::invalid("{}: {}", path, std::strerror(errno));
+  if (file) text << file.rdbuf();
+  if (errno != 0) return Status::invalid("{}: {}", path, std::strerror(errno));
   return parse_trace(text.str(), path);
+}
+
+Status check_trace_output(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
+  return Status::invalid("--trace {}: {}", path, std::strerror(errno));
 }
 
 Status write_trace(const Tracer& tracer, const std::string& path) {

@@ -33,7 +33,11 @@ struct TraceFile {
 
 // The error says what is wrong with the text and where; `path` is only for that.
 Result<TraceFile> parse_trace(const std::string& text, const std::string& path);
+// path: "-" is stdin.
 Result<TraceFile> read_trace(const std::string& path);
+// Before something is measured: an error when a trace could not be written there. Creates the file if there
+// is none. An empty path is fine.
+Status check_trace_output(const std::string& path);
 // Everything that is still in the rings, as GET /trace answers it.
 Status write_trace(const Tracer& tracer, const std::string& path);
 

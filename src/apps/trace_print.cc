@@ -33,8 +33,8 @@ std::string steps_text(const TraceReport& report) {
       fmt::format("steps          {} in {}", report.step_count(), time_text(report.end - report.begin));
   const char* separator = ": ";
   for (const TracePhase& kind : report.steps) {
-    text += fmt::format("{}{} {} of {}", separator, kind.lengths.count, kind.name,
-                        time_text(kind.lengths.mean()));
+    text += fmt::format("{}{} {} (mean {}, p50 {})", separator, kind.lengths.count, kind.name,
+                        time_text(kind.lengths.mean()), time_text(kind.lengths.p50));
     separator = ", ";
   }
   return text + "\n";
@@ -49,8 +49,8 @@ std::string device_text(const TraceReport& report) {
   if (steady.steps == 0) {
     text += fmt::format("steady decode  none: fewer than {} decode steps in a row\n", kSteadySteps);
   } else {
-    text += fmt::format("steady decode  busy {} in {} stretches of {} steps\n", percent_text(steady.busy),
-                        steady.stretches, steady.steps);
+    text += fmt::format("steady decode  busy {} in {} steps in {} stretch{}\n", percent_text(steady.busy),
+                        steady.steps, steady.stretches, steady.stretches == 1 ? "" : "es");
     text += fmt::format("               {}\n", gaps_text(steady.gaps));
   }
   if (report.wake.count > 0) {

@@ -136,6 +136,14 @@ class Picture {
   std::string out_;
 };
 
+// Whole microseconds as milliseconds, as one would type them: 100000000, 0.25.
+std::string decimal(double ms) {
+  std::string text = fmt::format("{:.3f}", ms);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 TraceWindow typical_steps(const TraceFile& trace, const TraceReport& report, size_t count) {
@@ -165,10 +173,10 @@ Result<std::string> trace_svg(const TraceFile& trace, const TraceWindow& window)
   }
   const double ms = (window.end - window.begin) / 1e3;
   if (spans == 0)
-    return Status::invalid("nothing was recorded in the {:g} ms from {:g} ms on (--from, --ms)", ms,
-                           window.begin / 1e3);
+    return Status::invalid("nothing was recorded in the {} ms from {} ms on (--from, --ms)", decimal(ms),
+                           decimal(window.begin / 1e3));
   if (spans > kMostSpans)
-    return Status::invalid("--ms {:g} covers {} spans, {} can be told apart: draw less", ms, spans,
+    return Status::invalid("--ms {} covers {} spans, {} can be told apart: draw less", decimal(ms), spans,
                            kMostSpans);
   Picture picture(window, lanes);
   for (const FileThread& thread : trace.threads)

@@ -2,8 +2,11 @@
 // them.
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "apps/cli.h"
 #include "apps/trace_file.h"
 #include "apps/trace_report.h"
 #include "apps/trace_svg.h"
@@ -20,7 +23,8 @@ class Recorded {
            int64_t b = kNoTraceArg, int64_t c = kNoTraceArg) {
     tracer_.ring(ring).add(name, start_ + begin_ms / 1e3, start_ + end_ms / 1e3, a, b, c);
   }
-  TraceFile file() const { return parse_trace(tracer_.chrome_json(), "t").value(); }
+  std::string text() const { return tracer_.chrome_json(); }
+  TraceFile file() const { return parse_trace(text(), "t").value(); }
 
  private:
   const double start_ = steady_seconds();
@@ -149,6 +153,43 @@ TEST(TraceReport, JsonHasTheSameFigures) {
   EXPECT_EQ(json.at("longest_gaps")[0].at("after"), "decode 10");
 }
 
+TEST(TraceReport, TextNamesItsFigures) {
+  const std::string text = report_text(analyse_trace(DecodeWithALongGap().file(), 1).value());
+  EXPECT_NE(text.find(": 20 decode (mean 1.00 ms, p50 1.00 ms)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("in 20 steps in 1 stretch\n"), std::string::npos) << text;
+}
+
+std::string run(std::vector<const char*> argv, int expected) {
+  argv.insert(argv.begin(), {"gapless", "trace"});
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_cli(int(argv.size()), argv.data()), expected);
+  const std::string err = ::testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStdout() + err;
+}
+
+TEST(TraceCommand, RefusesFlagsThatContradictOneAnother) {
+  const std::pair<std::vector<const char*>, const char*> cases[] = {
+      {{"t.json", "--from", "3"}, "--from chooses what a picture shows: give --svg FILE too"},
+      {{"t.json", "--ms", "3"}, "--ms chooses what a picture shows"},
+      {{"t.json", "--svg", "t.svg", "--json"}, "--svg draws a picture instead of a report: without --json"},
+  };
+  for (const auto& [argv, message] : cases) {
+    const std::string text = run(argv, kExitUsage);
+    EXPECT_NE(text.find(message), std::string::npos) << text;
+  }
+}
+
+TEST(TraceCommand, ReadsStdin) {
+  std::istringstream text(DecodeWithALongGap().text());
+  std::streambuf* const before = std::cin.rdbuf(text.rdbuf());
+  const std::string report = run({"-", "--json"}, kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(report).at("steps"), 20);
+  const std::string error = run({"-"}, kExitRuntime);
+  std::cin.rdbuf(before);
+  EXPECT_NE(error.find("what came from stdin is empty"), std::string::npos) << error;
+}
+
 TEST(TraceReport, PercentilesAreOfTheNearestRank) {
   std::vector<double> values;
   for (int i = 200; i > 0; i--) values.push_back(i);
@@ -163,10 +204,15 @@ TEST(TraceReport, PercentilesAreOfTheNearestRank) {
 
 TEST(TraceFileTest, BadFilesAreToldWhy) {
   const std::pair<const char*, const char*> bad[] = {
-      {"", "is not JSON"},
+      {"", "some.json is empty: was the server reachable"},
+      {"\n", "some.json is empty"},
+      {"GGUF\x03, and then some more bytes", "not a trace: it begins with 'GGUF , and then some mor...'"},
       {"{\"traceEvents\": [", "is not JSON"},
-      {"{}", "has no list of traceEvents"},
-      {"{\"traceEvents\": 3}", "has no list of traceEvents"},
+      {"{}", "not a trace: it is a JSON object with nothing and no list of traceEvents"},
+      {"{\"traceEvents\": 3}", "a JSON object with traceEvents and no list of traceEvents"},
+      {R"({"steps": 3, "gaps": 1})", "a JSON object with gaps, steps and no list"},
+      {R"({"error": {"message": "no key", "code": 401}})", "not a trace: it is a server's error, 'no key'"},
+      {"7", "not a trace: it is a JSON number"},
       {R"([{"ph":"M","name":"x"},{"ph":"X","name":"a","tid":1,"ts":5}])",
        "traceEvents[1] cannot be read: key 'dur'"},
       {R"([{"ph":"X","name":"a","tid":1,"ts":5,"dur":-1}])",
@@ -181,6 +227,7 @@ TEST(TraceFileTest, BadFilesAreToldWhy) {
     EXPECT_NE(status.message().find("some.json"), std::string::npos);
   }
   EXPECT_NE(read_trace("/nonexistent/t.json").status().message().find("No such file"), std::string::npos);
+  EXPECT_NE(read_trace("/").status().message().find("Is a directory"), std::string::npos);
 }
 
 TEST(TraceFileTest, WithoutStepsThereIsNothingToReport) {
@@ -212,7 +259,10 @@ TEST(TraceSvg, DrawsLanesStepsAndGaps) {
   EXPECT_EQ(count_of(svg, ">detokenizer<"), 0u);
   EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 
-  EXPECT_NE(trace_svg(file, {start + 1e6, start + 2e6}).status().message().find("nothing was recorded"),
+  EXPECT_NE(trace_svg(file, {1e11, 1e11 + 250})
+                .status()
+                .message()
+                .find("nothing was recorded in the 0.25 ms from 100000000 ms on"),
             std::string::npos);
   for (int i = 0; i < 500; i++) recorded.add(trace::kHttp, trace::kBurst, i * 0.01, i * 0.01 + 0.005, 1);
   EXPECT_NE(trace_svg(recorded.file(), {start, start + 1e6}).status().message().find("draw less"),
