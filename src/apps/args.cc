@@ -16,9 +16,19 @@ CLI::Option* add_model(CLI::App& app, std::string& model) {
       ->type_name("FILE");
 }
 
+constexpr std::string_view kSim = "sim:";
+
+// What is left of a mistyped profile is recognised with and without the device's name.
 CLI::Validator device_spec() {
-  return CLI::Validator([](std::string& spec) { return make_device(spec, {}).status().message(); }, "",
-                        "device");
+  return CLI::Validator(
+      [](std::string& spec) {
+        const Status status = make_device(spec, {}).status();
+        if (status.is_ok()) return std::string();
+        const std::string near =
+            nearest_word(spec.substr(spec.starts_with(kSim) ? kSim.size() : 0), sim_profile_names());
+        return status.message() + (near.empty() ? "" : fmt::format(": did you mean {}{}?", kSim, near));
+      },
+      "", "device");
 }
 
 void add_compute_flags(CLI::App& app, EngineArgs& a) {
@@ -208,7 +218,8 @@ void add_bench_flags(CLI::App& app, BenchArgs& a) {
   flag(app, "--prompt-lengths", a.prompt_lengths, "N,...", "128,512", "Prompt tokens of each request.")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  flag(app, "--decode-tokens", a.decode_tokens, "N", "", "Tokens generated for each request.")
+  flag(app, "--decode-tokens", a.decode_tokens, "N", "",
+       "Tokens generated for each request; with fewer than 8 there are no figures of decode.")
       ->check(CLI::Range(1, 1 << 20));
   flag(app, "--trace", a.trace, "FILE", "none",
        "Write what every thread and the device did in the last seconds: for Perfetto and `gapless trace`.");
@@ -240,7 +251,9 @@ void add_bench_serve_flags(CLI::App& app, BenchServeArgs& a) {
 }
 
 void add_trace_flags(CLI::App& app, TraceArgs& a) {
-  app.add_option("FILE", a.file, "A trace: what GET /trace answers.")->type_name("FILE")->required();
+  app.add_option("FILE", a.file, "A trace: what GET /trace answers; - reads it from stdin.")
+      ->type_name("FILE")
+      ->required();
   toggle(app, "--json", a.json, "off", "One JSON object instead of text; lengths are in microseconds.");
   flag(app, "--longest", a.longest, "N", "",
        "How many of the longest gaps to show with what the host did then.")
@@ -249,9 +262,9 @@ void add_trace_flags(CLI::App& app, TraceArgs& a) {
        "Draw a part of the trace into this file instead of a report: a lane for each thread and the device, "
        "its gaps shaded.");
   flag(app, "--from", a.from, "MS", "in the middle of steady decode",
-       "Where the picture begins, in milliseconds of the trace.")
+       "Where the picture of --svg begins, in milliseconds of the trace.")
       ->check(CLI::Range(0.0, 1e9));
-  flag(app, "--ms", a.ms, "MS", "four steps", "How much time the picture shows, in milliseconds.")
+  flag(app, "--ms", a.ms, "MS", "four steps", "How much time the picture of --svg shows, in milliseconds.")
       ->check(CLI::Range(0.001, 1e6));
 }
 

@@ -157,4 +157,7 @@ Result<EngineOptions> engine_options(const EngineArgs& args);
 // The same for the HTTP side; reads --api-key-file.
 Result<ServerConfig> server_config(const ServeArgs& args);
 
+// Of the commands that run both loops: an error when one was chosen.
+Status check_runs_both_loops(const EngineArgs& args);
+
 }  // namespace gapless

@@ -41,8 +41,14 @@ void add_workload_flags(CLI::App& app, BenchOverlapArgs& a) {
 
 }  // namespace
 
+Status check_runs_both_loops(const EngineArgs& a) {
+  if (!a.disable_overlap_schedule) return {};
+  return Status::invalid("--disable-overlap-schedule: this command runs both loops, leave the flag out");
+}
+
 void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& a) {
   add_engine_flags(app, a.engine);
+  app.get_option("--disable-overlap-schedule")->group("");  // only known so that it can be refused
   require_model(app, a.engine);
   add_workload_flags(app, a);
   flag(app, "--pairs", a.pairs, "N", "",
@@ -65,6 +71,7 @@ void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& a) {
 
 void add_selftest_flags(CLI::App& app, SelftestArgs& a) {
   add_engine_flags(app, a.engine);
+  app.get_option("--disable-overlap-schedule")->group("");  // only known so that it can be refused
   require_model(app, a.engine);
   flag(
       app, "--requests", a.requests, "N", "",

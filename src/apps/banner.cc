@@ -32,6 +32,21 @@ std::string schedule_line(const SchedulerConfig& s, const LoopChoice& loop) {
       s.radix_cache ? "on" : "off");
 }
 
+// A simulation computes with one thread whatever was asked for, so the CPU's figures would mislead.
+std::string compute_line(const LoadedModel& parts) {
+  if (dynamic_cast<const SimDevice*>(parts.device.get()))
+    return fmt::format("  device     {}: a simulation, answers are random words", parts.device->name());
+  return fmt::format("  compute    {} threads ({}), {} kernels", parts.threads.threads, parts.threads.reason,
+                     parts.table->name);
+}
+
+std::string late_text(const SimDevice::Stats& before, const SimDevice::Stats& now) {
+  const int64_t steps = now.steps - before.steps, late = now.overruns - before.overruns;
+  if (double(late) <= kMaxSimOverrun * double(steps)) return {};
+  return fmt::format(", {:.1f} % of the simulated steps were late: this host is too busy for them",
+                     100.0 * double(late) / double(steps));
+}
+
 }  // namespace
 
 std::string human_bytes(double bytes) {
@@ -54,8 +69,7 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
       fmt::format("  model      {} ({}, {} parameters, {}, {}), loaded in {:.1f} s", facts.path,
                   facts.architecture, human_count(double(facts.n_params)), facts.quantisation,
                   human_bytes(double(facts.file_bytes)), load_seconds),
-      fmt::format("  compute    {} threads ({}), {} kernels", parts.threads.threads, parts.threads.reason,
-                  parts.table->name),
+      compute_line(parts),
       fmt::format("  context    {} tokens for every request (--context-length)", s.context_length),
       fmt::format("  KV cache   {} tokens shared by all, {} {} (--kv-mem), pages of {}", s.max_total_tokens,
                   human_bytes(double(parts.sizing.kv_bytes)), args.engine.kv_cache_dtype, s.page_size),
@@ -77,8 +91,9 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
   return lines;
 }
 
-std::string StatsLine::next(const SchedulerStats& now, double seconds) {
+std::string StatsLine::next(const SchedulerStats& now, double seconds, const SimDevice::Stats& sim) {
   const SchedulerStats last = std::exchange(last_, now);
+  const std::string late = late_text(std::exchange(last_sim_, sim), sim);
   const bool quiet = now.running == 0 && now.queued == 0 && now.generation_tokens == last.generation_tokens &&
                      now.steps == last.steps;
   if (quiet || seconds <= 0) return {};
@@ -86,13 +101,14 @@ std::string StatsLine::next(const SchedulerStats& now, double seconds) {
                cached = double(now.cached_tokens - last.cached_tokens);
   return fmt::format(
       "running {}, queued {}, KV {:.0f} % of {} tokens, prompt {:.0f} tok/s ({:.0f} % cached), generated "
-      "{:.0f} tok/s{}",
+      "{:.0f} tok/s{}{}",
       now.running, now.queued,
       now.kv_total_tokens ? 100.0 * double(now.kv_used_tokens) / double(now.kv_total_tokens) : 0.0,
       now.kv_total_tokens, prompt / seconds, prompt > 0 ? 100 * cached / prompt : 0.0,
       double(now.generation_tokens - last.generation_tokens) / seconds,
       now.retractions > last.retractions ? fmt::format(", {} retracted", now.retractions - last.retractions)
-                                         : "");
+                                         : "",
+      late);
 }
 
 std::string end_summary(const SchedulerStats& s, int64_t requests) {

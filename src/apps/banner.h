@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/args.h"
+#include "device/sim/sim_device.h"
 #include "engine/engine.h"
 
 namespace gapless {
@@ -18,10 +19,12 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
 // One line of figures for the time since the last call; empty when nothing happened.
 class StatsLine {
  public:
-  std::string next(const SchedulerStats& now, double seconds);
+  // sim: of the simulated device, if it is one.
+  std::string next(const SchedulerStats& now, double seconds, const SimDevice::Stats& sim = {});
 
  private:
   SchedulerStats last_;
+  SimDevice::Stats last_sim_;
 };
 
 std::string end_summary(const SchedulerStats& stats, int64_t requests);

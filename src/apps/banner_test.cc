@@ -45,6 +45,34 @@ TEST(StatsLine, TellsOfARequestThatCameAndWentInBetween) {
   EXPECT_NE(line.next(after, 5), "");
 }
 
+TEST(StatsLine, SaysWhenTheSimulatedDeviceIsLate) {
+  StatsLine line;
+  SchedulerStats now{.running = 1, .kv_total_tokens = 1000};
+  EXPECT_EQ(line.next(now, 5, {.steps = 2000, .overruns = 2}).find("late"), std::string::npos);
+  // Of the last 1000 steps 30; all in all it would be 1.1 %.
+  const std::string text = line.next(now, 5, {.steps = 3000, .overruns = 32});
+  EXPECT_NE(text.find(", 3.0 % of the simulated steps were late: this host is too busy for them"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(line.next(now, 5, {.steps = 3000, .overruns = 32}).find("late"), std::string::npos);
+}
+
+TEST(StartBanner, NamesASimulatedDeviceInsteadOfThisMachinesThreads) {
+  ServeArgs args;
+  args.engine.device = "sim:h100-llama3-8b";
+  args.engine.max_total_tokens = 65536;
+  const auto engine = Engine::create(engine_options(args.engine).value()).value();
+  const std::vector<std::string> lines = start_banner(args, *engine, {"http://127.0.0.1:1"}, false, 0.1);
+  EXPECT_LE(lines.size(), 15u);
+  std::string text;
+  for (const std::string& each : lines) text += each + "\n";
+  EXPECT_NE(text.find("device     sim:h100-llama3-8b: a simulation, answers are random words"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("threads"), std::string::npos) << text;
+  EXPECT_EQ(text.find("kernels"), std::string::npos) << text;
+}
+
 TEST(EndSummary, HasNoShareOfNothing) {
   EXPECT_EQ(end_summary({}, 0),
             "0 HTTP requests, 0 prompt tokens (0 % cached), 0 generated, peak KV 0 of 0 tokens");

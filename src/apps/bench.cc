@@ -8,6 +8,7 @@
 #include "apps/answer_queue.h"
 #include "apps/banner.h"
 #include "apps/cli.h"
+#include "apps/progress.h"
 #include "apps/roof_share.h"
 #include "apps/trace_file.h"
 #include "engine/engine.h"
@@ -120,21 +121,31 @@ class Bench {
   double begin_ = 0;
 };
 
+// The pace of fewer tokens is mostly that of the first ones, which come while other prompts are computed.
+constexpr int32_t kFewestDecodeTokens = 8;
+
 void print(const BenchArgs& args, const BenchRow& row) {
+  const bool decoded = args.decode_tokens >= kFewestDecodeTokens;
   if (args.json) {
-    const nlohmann::ordered_json json{{"batch", row.batch},
-                                      {"prompt_tokens", row.prompt},
-                                      {"prefill_tok_s", row.prefill_tok_s},
-                                      {"prefill_roof", row.prefill_roof},
-                                      {"ttft_ms", row.ttft_ms},
-                                      {"decode_tok_s", row.decode_tok_s},
-                                      {"decode_roof", row.decode_roof},
-                                      {"itl_ms", row.itl_ms}};
+    nlohmann::ordered_json json{{"batch", row.batch},
+                                {"prompt_tokens", row.prompt},
+                                {"prefill_tok_s", row.prefill_tok_s},
+                                {"prefill_roof", row.prefill_roof},
+                                {"ttft_ms", row.ttft_ms},
+                                {"decode_tok_s", nullptr},
+                                {"decode_roof", nullptr},
+                                {"itl_ms", nullptr}};
+    if (decoded)
+      json.update(
+          {{"decode_tok_s", row.decode_tok_s}, {"decode_roof", row.decode_roof}, {"itl_ms", row.itl_ms}});
     std::puts(json.dump().c_str());
   } else {
-    std::printf("%6d %7d %14.0f %5.0f %% %9.1f %13.1f %5.0f %% %9.2f\n", row.batch, row.prompt,
-                row.prefill_tok_s, 100 * row.prefill_roof, row.ttft_ms, row.decode_tok_s,
-                100 * row.decode_roof, row.itl_ms);
+    const auto shown = [&](const char* format, double value) {
+      return decoded ? fmt::format(fmt::runtime(format), value) : "–";
+    };
+    fmt::print("{:6} {:7} {:14.0f} {:5.0f} % {:9.1f} {:>13} {:>7} {:>9}\n", row.batch, row.prompt,
+               row.prefill_tok_s, 100 * row.prefill_roof, row.ttft_ms, shown("{:.1f}", row.decode_tok_s),
+               shown("{:.0f} %", 100 * row.decode_roof), shown("{:.2f}", row.itl_ms));
   }
   std::fflush(stdout);
 }
@@ -142,7 +153,12 @@ void print(const BenchArgs& args, const BenchRow& row) {
 Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
   ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(args.engine.model));
   ASSIGN_OR_RETURN(const ModelSummary summary, inspect_model(file));
-  const Roof roof = measure_roof(engine.parts().threads.threads);
+  Roof roof;
+  {
+    Progress progress(stderr, stderr_is_terminal(), Progress::kNoLines);
+    progress.show("measuring this machine");
+    roof = measure_roof(engine.parts().threads.threads);
+  }
   if (!args.json) {
     std::printf(
         "%d threads, %s kernels; this machine at most: int8 %.0f Gop/s, float %.0f GFLOP/s, memory %.1f "
@@ -159,12 +175,15 @@ Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
 
 int run_bench(const BenchArgs& args) {
   if (args.engine.model.empty())
-    return fail(kExitUsage, Status::invalid("bench needs a FILE, or the subcommand `bench serve`"));
+    return fail(kExitUsage,
+                Status::invalid("bench needs a FILE, or a subcommand: `bench serve` or `bench overlap`"));
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
   options->scheduler.max_running_requests =
       std::max(options->scheduler.max_running_requests,
                *std::max_element(args.batch_sizes.begin(), args.batch_sizes.end()));
+  if (const Status status = check_trace_output(args.trace); !status.is_ok())
+    return fail(kExitRuntime, status);
   Result<std::unique_ptr<Engine>> engine = Engine::create(*options);
   if (!engine) return fail(exit_code_of(engine.status()), engine.status());
   const Result<RoofShare> share = roof_share(args, **engine);

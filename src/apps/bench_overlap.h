@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/args.h"
+#include "apps/progress.h"
 #include "apps/statistics.h"
 #include "apps/trace_report.h"
 #include "device/sim/sim_device.h"
@@ -51,13 +52,11 @@ struct OverlapReport {
   // vain.
   double of_device_limit = 0;
   std::optional<double> sim_overrun;  // share of steps, on a simulated device
+
+  bool is_void() const { return sim_overrun.value_or(0) > kMaxSimOverrun; }
 };
 Result<OverlapReport> overlap_report(const std::vector<LoopSlice>& normal,
                                      const std::vector<LoopSlice>& overlap);
-
-// A timed run on a simulated device says nothing when more than this share of its steps took the host longer
-// to compute than the device would have.
-inline constexpr double kMaxSimOverrun = 0.001;
 
 std::string overlap_text(const BenchOverlapArgs& args, const OverlapReport& report);
 std::string overlap_json(const BenchOverlapArgs& args, const OverlapReport& report);
@@ -69,7 +68,7 @@ struct PoissonReport {
   Lengths normal, overlap;  // time to first token, microseconds
   RatioInterval ratio;      // of the mean times of each pair of runs
 };
-Result<PoissonReport> measure_poisson(const BenchOverlapArgs& args, Engine& engine);
+Result<PoissonReport> measure_poisson(const BenchOverlapArgs& args, Engine& engine, Progress& progress);
 std::string poisson_text(const PoissonReport& report);
 std::string poisson_json(const BenchOverlapArgs& args, const PoissonReport& report);
 

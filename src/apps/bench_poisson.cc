@@ -41,9 +41,10 @@ class FirstTokenSink : public ResponseSink {
 
 class PoissonBench {
  public:
-  PoissonBench(const BenchOverlapArgs& args, Engine& engine)
+  PoissonBench(const BenchOverlapArgs& args, Engine& engine, Progress& progress)
       : args_(args),
         engine_(engine),
+        progress_(progress),
         seconds_(args.slice_seconds > 0 ? args.slice_seconds : kRunSeconds),
         shape_{.open = args.batch,
                .prompt_tokens = args.prompt_len,
@@ -56,6 +57,7 @@ class PoissonBench {
     ASSIGN_OR_RETURN(report.rate, rate());
     std::vector<double> all[2], means[2];
     for (int i = 0; i < args_.pairs; ++i) {
+      progress_.show(fmt::format("pair {} of {}", i + 1, args_.pairs));
       for (const bool overlap : {i % 2 == 1, i % 2 == 0}) {
         ASSIGN_OR_RETURN(const std::vector<double> ttft,
                          first_tokens(overlap ? EventLoop::kOverlap : EventLoop::kNormal, report.rate,
@@ -74,6 +76,7 @@ class PoissonBench {
   // Requests per second: as given, or half of what the normal loop does with all places taken.
   Result<double> rate() {
     if (args_.poisson != "half") return std::stod(args_.poisson);
+    progress_.show("measuring what the normal loop can do");
     const std::unique_ptr<SteadyLoad> load = inproc_load(engine_, shape_, args_.seed);
     while (double(engine_.scheduler().stats().running) < kFull * args_.batch) {
       RETURN_IF_ERROR(load->error());
@@ -111,14 +114,15 @@ class PoissonBench {
 
   const BenchOverlapArgs& args_;
   Engine& engine_;
+  Progress& progress_;
   const double seconds_;
   const LoadShape shape_;
 };
 
 }  // namespace
 
-Result<PoissonReport> measure_poisson(const BenchOverlapArgs& args, Engine& engine) {
-  return PoissonBench(args, engine).run();
+Result<PoissonReport> measure_poisson(const BenchOverlapArgs& args, Engine& engine, Progress& progress) {
+  return PoissonBench(args, engine, progress).run();
 }
 
 }  // namespace gapless

@@ -1,6 +1,7 @@
 #include "apps/cli.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "base/log.h"
 #include "engine/loader.h"
@@ -15,17 +16,34 @@ const CLI::App* deepest(const CLI::App* app) {
   return app;
 }
 
+std::string full_name(const CLI::App& app) {
+  std::string name = app.get_name();
+  for (const CLI::App* parent = app.get_parent(); parent; parent = parent->get_parent())
+    name = parent->get_name() + " " + name;
+  return name;
+}
+
+std::string nearest_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return nearest_word(word, names);
+}
+
+// `bench overlp`: taken for the FILE of a command that has subcommands too. Empty: there is no such mistake.
+std::string mistyped_command_message(const CLI::App& app) {
+  const CLI::Option* option = app.get_option_no_throw("FILE");
+  if (!option || option->results().empty()) return {};
+  const std::string file = option->results().front(), near = nearest_command(app, file);
+  std::error_code error;
+  if (near.empty() || std::filesystem::exists(file, error)) return {};
+  return fmt::format("there is no file '{}': did you mean `{} {}`?", file, full_name(app), near);
+}
+
 std::string unknown_argument_message(const CLI::App& app, const std::string& argument) {
-  std::string message = "unknown argument '" + argument + "'";
-  for (const CLI::App* command : app.get_subcommands(nullptr))
-    if (edit_distance(argument, command->get_name()) <= 2)
-      message += ": did you mean " + command->get_name() + "?";
-  if (argument.starts_with("-")) {
-    message = "unknown flag '" + argument + "'";
-    const std::string near = nearest_flag(app, argument);
-    if (!near.empty()) message += ": did you mean " + near + "?";
-  }
-  return message;
+  const bool is_flag = argument.starts_with("-");
+  const std::string near = is_flag ? nearest_flag(app, argument) : nearest_command(app, argument);
+  return fmt::format("unknown {} '{}'{}", is_flag ? "flag" : "argument", argument,
+                     near.empty() ? "" : fmt::format(": did you mean {}?", near));
 }
 
 // CLI11's own words, except where they name its parts instead of ours.
@@ -36,14 +54,12 @@ std::string parse_error_message(const CLI::App& app, const CLI::ParseError& erro
   if (!dynamic_cast<const CLI::RequiredError*>(&error)) return text;
   if (app.get_parent() == nullptr) return "give a command: serve, chat, inspect, bench, trace or selftest";
   if (app.get_name() == "trace") return "give FILE, a trace as GET /trace answers it";
-  return "give FILE, the path of a .gguf model";
+  return std::string("give FILE, the path of a .gguf model") +
+         (app.get_option_no_throw("--device") ? ", or --device sim:PROFILE, which needs none" : "");
 }
 
 int usage_error(const CLI::App& app, const std::string& message) {
-  std::string name = app.get_name();
-  for (const CLI::App* parent = app.get_parent(); parent; parent = parent->get_parent())
-    name = parent->get_name() + " " + name;
-  std::fprintf(stderr, "gapless: %s\n(%s --help lists all flags)\n", message.c_str(), name.c_str());
+  std::fprintf(stderr, "gapless: %s\n(%s --help lists all flags)\n", message.c_str(), full_name(app).c_str());
   return kExitUsage;
 }
 
@@ -100,12 +116,15 @@ int run_cli(int argc, const char* const* argv) {
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     const CLI::App& app = *deepest(&cli.app);
+    if (const std::string text = mistyped_command_message(app); !text.empty()) return usage_error(app, text);
     const std::vector<std::string> left = cli.app.remaining(true);
     for (const std::string& argument : left) {
       if (argument != "--") return usage_error(app, unknown_argument_message(app, argument));
     }
     return usage_error(app, parse_error_message(app, error));
   }
+  const CLI::App& app = *deepest(&cli.app);
+  if (const std::string text = mistyped_command_message(app); !text.empty()) return usage_error(app, text);
   return dispatch(cli);
 }
 

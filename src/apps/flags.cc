@@ -93,7 +93,7 @@ std::vector<FlagRow> flag_rows(const CLI::App& app) {
     const std::string type =
         option->get_type_name();  // "N:INT in [0 - 10]": the check is for the error message
     rows.push_back({shown_names(*option), takes_value ? type.substr(0, type.find(':')) : "",
-                    option->get_default_str(), option->get_description()});
+                    option->get_default_str(), option->get_description(), option->get_required()});
   }
   return rows;
 }
@@ -102,7 +102,7 @@ std::string help_text(const CLI::App& app) {
   std::string usage, flags;
   for (const FlagRow& row : flag_rows(app)) {
     const bool positional = row.names[0] != '-';
-    if (positional) usage += " " + row.names;
+    if (positional) usage += row.required ? " " + row.names : " [" + row.names + "]";
     flags += "  " + row.names + (row.value_name.empty() || positional ? "" : " " + row.value_name);
     if (!row.default_text.empty()) flags += "  [default: " + row.default_text + "]";
     flags += "\n";
@@ -149,6 +149,18 @@ int edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return d[a.size()][b.size()];
+}
+
+std::string nearest_word(const std::string& word, const std::vector<std::string>& words) {
+  std::string best;
+  int best_distance = 3;
+  for (const std::string& candidate : words) {
+    const int distance = edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
 }
 
 std::string nearest_flag(const CLI::App& app, const std::string& unknown) {

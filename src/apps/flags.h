@@ -40,6 +40,7 @@ CLI::Option* toggle(CLI::App& app, const std::string& name, bool& target, const 
 // One row of a command's table, as printed by --help and in docs/cli.md.
 struct FlagRow {
   std::string names, value_name, default_text, why;
+  bool required = false;
 };
 std::vector<FlagRow> flag_rows(const CLI::App& app);
 
@@ -52,6 +53,9 @@ std::string markdown_table(const CLI::App& app);
 
 // The flag of `app` that `unknown` most likely meant; empty when none is near.
 std::string nearest_flag(const CLI::App& app, const std::string& unknown);
+
+// The one of `words` that at most two edits tell from `word`; empty when there is none.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& words);
 
 // Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
 int edit_distance(const std::string& a, const std::string& b);

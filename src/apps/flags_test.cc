@@ -70,6 +70,42 @@ TEST(Cli, MessagesNameWhatIsMissing) {
   EXPECT_NE(text.find("--port needs a value"), std::string::npos) << text;
 }
 
+TEST(Cli, AMistypedWordIsAnsweredWithTheNearest) {
+  const std::pair<std::vector<const char*>, const char*> cases[] = {
+      {{"bench", "overlp"}, "there is no file 'overlp': did you mean `gapless bench overlap`?"},
+      {{"bench", "overlp", "--pairs", "3"}, "did you mean `gapless bench overlap`?"},
+      {{"bench", "srve"}, "did you mean `gapless bench serve`?"},
+      {{"selftst"}, "did you mean selftest?"},
+      {{"serve", "--device", "sim:h100-llama3-8"}, "did you mean sim:h100-llama3-8b?"},
+      {{"serve", "--device", "cpu-smollm2"}, "did you mean sim:cpu-smollm2?"},
+      {{"selftest", "--device", "zreo"}, "did you mean sim:zero?"},
+  };
+  for (const auto& [argv, message] : cases) {
+    std::string text;
+    EXPECT_EQ(run(argv, &text), kExitUsage);
+    EXPECT_NE(text.find(message), std::string::npos) << text;
+  }
+  std::string text;
+  run({"serve", "--device", "cuda"}, &text);
+  EXPECT_EQ(text.find("did you mean"), std::string::npos) << text;
+}
+
+TEST(Cli, MessagesNameTheDeviceThatNeedsNoFile) {
+  std::string text;
+  for (const char* command : {"serve", "selftest"}) {
+    EXPECT_EQ(run({command}, &text), kExitUsage);
+    EXPECT_NE(text.find("or --device sim:PROFILE, which needs none"), std::string::npos) << text;
+    EXPECT_EQ(run({command, "--help"}, &text), kExitOk);
+    EXPECT_NE(text.find(fmt::format("usage: gapless {} [FILE] [FLAGS]", command)), std::string::npos) << text;
+  }
+  EXPECT_EQ(run({"inspect"}, &text), kExitUsage);
+  EXPECT_EQ(text.find("--device"), std::string::npos) << text;
+  EXPECT_EQ(run({"inspect", "--help"}, &text), kExitOk);
+  EXPECT_NE(text.find("usage: gapless inspect FILE [FLAGS]"), std::string::npos) << text;
+  EXPECT_EQ(run({"bench"}, &text), kExitUsage);
+  EXPECT_NE(text.find("`bench overlap`"), std::string::npos) << text;
+}
+
 // `--api-key "$KEY"` with KEY not set must not open the server to everybody.
 TEST(Cli, AnEmptyKeyIsRefused) {
   std::string text;

@@ -7,6 +7,7 @@
 
 #include "apps/bench_overlap.h"
 #include "apps/cli.h"
+#include "apps/progress.h"
 #include "apps/selftest.h"
 #include "apps/steady_load.h"
 #include "apps/thread_cpu.h"
@@ -39,9 +40,42 @@ TEST(Statistics, PairsThatSayNothingAreLeftOut) {
   EXPECT_DOUBLE_EQ(r.high, 2);
   const RatioInterval one = ratio_interval({1}, {2});
   EXPECT_DOUBLE_EQ(one.ratio, 2);
-  EXPECT_EQ(one.low, 0);
-  EXPECT_TRUE(std::isinf(one.high));
+  EXPECT_FALSE(one.has_interval());
   EXPECT_EQ(ratio_interval({}, {}).pairs, 0);
+}
+
+TEST(Statistics, AConclusionNeedsPairsAndAnIntervalWithoutOne) {
+  const auto of = [](int pairs, double low, double high) {
+    return conclusion({.pairs = pairs, .ratio = 1, .low = low, .high = high}, "faster", "slower");
+  };
+  EXPECT_EQ(of(10, 1.01, 1.05), "faster");
+  EXPECT_EQ(of(10, 0.9, 0.99), "slower");
+  EXPECT_TRUE(of(10, 0.99, 1.02).starts_with("no conclusion: the interval includes 1")) << of(10, 0.99, 1.02);
+  EXPECT_TRUE(of(4, 1.01, 1.05).starts_with("no conclusion: 4 pairs are too few")) << of(4, 1.01, 1.05);
+  EXPECT_TRUE(of(1, 0, 0).starts_with("no conclusion: 1 pair is too few")) << of(1, 0, 0);
+}
+
+std::string shown(bool terminal, double seconds) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, terminal, seconds);
+    progress.show("12 of 20");
+    progress.show("3 of 20");
+    progress.finish("20 of 20");
+    progress.show("again");
+  }
+  std::rewind(file);
+  char text[200];
+  const size_t size = std::fread(text, 1, sizeof(text), file);
+  std::fclose(file);
+  return {text, size};
+}
+
+TEST(ProgressLine, IsWrittenOverOnATerminalOnly) {
+  EXPECT_EQ(shown(true, 3600), "12 of 20\r        \r3 of 20\r       \r20 of 20\nagain\r     \r");
+  EXPECT_EQ(shown(false, 3600), "12 of 20\n20 of 20\n");
+  EXPECT_EQ(shown(false, 0), "12 of 20\n3 of 20\n20 of 20\nagain\n");
+  EXPECT_EQ(shown(false, Progress::kNoLines), "");
 }
 
 TEST(ThreadCpu, AThreadThatWorksIsSeenUnderItsName) {
@@ -101,6 +135,27 @@ TEST(OverlapReportText, SaysWhenASimulatedRunIsVoid) {
   r.sim_overrun = 0.002;
   EXPECT_NE(overlap_text({}, r).find("VOID"), std::string::npos);
   EXPECT_TRUE(nlohmann::json::parse(overlap_json({}, r)).at("void").get<bool>());
+}
+
+TEST(OverlapReportText, SaysHowFarOneMayConclude) {
+  const std::vector<LoopSlice> slices{made_slice(1, 100, 900, 0, 1000)};
+  OverlapReport r = overlap_report(slices, slices).value();
+  std::string text = overlap_text({}, r);
+  EXPECT_NE(text.find("tokens/s: 1.0000 (1 pair)\n  no conclusion: 1 pair is too few"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("inf"), std::string::npos) << text;
+  EXPECT_NE(text.find("rows are totals"), std::string::npos) << text;
+  EXPECT_TRUE(nlohmann::json::parse(overlap_json({}, r)).at("overlap_over_normal").at("low").is_null());
+  r.ratio = {.pairs = 10, .ratio = 1.02, .low = 1.01, .high = 1.03};
+  text = overlap_text({}, r);
+  EXPECT_NE(text.find("1.0100 to 1.0300 (geometric mean of 10 pairs, Student's t)\n  overlap is faster\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(nlohmann::json::parse(overlap_json({}, r)).at("overlap_over_normal").at("low"), 1.01);
+  r.sim_overrun = 0.5;
+  EXPECT_EQ(overlap_text({}, r).find("overlap is faster"), std::string::npos);
+  const PoissonReport later{.rate = 3, .normal = {}, .overlap = {}, .ratio = r.ratio};
+  EXPECT_NE(poisson_text(later).find("comes later with overlap"), std::string::npos) << poisson_text(later);
 }
 
 TEST(SteadyLoadShape, TheFirstRequestsLookAsIfTheyHadRunForAWhile) {
@@ -163,6 +218,25 @@ TEST(BenchOverlap, RunsInThisProcessAndOverHttp) {
   }
 }
 
+// Before a model is loaded or anything measured: /dev/null is no model.
+TEST(BenchCommands, ATraceThatCannotBeWrittenIsToldAtOnce) {
+  for (const char* command : {"bench", "bench overlap"}) {
+    std::vector<const char*> argv{"bench", "/dev/null", "--trace", "/nonexistent/t.json"};
+    if (std::string(command) == "bench overlap") argv.insert(argv.begin() + 1, "overlap");
+    const std::string text = run(argv, kExitRuntime);
+    EXPECT_NE(text.find("--trace /nonexistent/t.json: No such file"), std::string::npos) << text;
+  }
+}
+
+TEST(BenchCommands, TheLoopIsNotToBeChosenWhereBothRun) {
+  for (std::vector<const char*> argv : {std::vector<const char*>{"bench", "overlap"}, {"selftest"}}) {
+    argv.insert(argv.end(), {"--device", "sim:zero", "--disable-overlap-schedule"});
+    const std::string text = run(argv, kExitUsage);
+    EXPECT_NE(text.find("--disable-overlap-schedule: this command runs both loops"), std::string::npos)
+        << text;
+  }
+}
+
 TEST(BenchOverlap, HoldsAQueueAndAFullTree) {
   expect_both_loops_worked(run({"bench",
                                 "overlap",
@@ -203,6 +277,8 @@ TEST(SelftestCommand, FindsNothingOnAHealthyEngine) {
   const std::string text =
       run({"selftest", "--device", "sim:zero", "--requests", "100", "--max-total-tokens", "65536"}, kExitOk);
   EXPECT_NE(text.find("OK: 100 requests"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nalone: 100 of 100"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\r'), std::string::npos) << text;  // no terminal reads it
 }
 
 // An engine that changes one bit of one logprob while the overlap loop is on.
@@ -225,6 +301,7 @@ class TamperingEngine : public EngineApi {
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip) const override {
     return engine_.detokenize(ids, skip);
   }
+  EventLoop event_loop() const override { return engine_.event_loop(); }
   bool switch_loop(EventLoop to) override {
     overlap_ = to == EventLoop::kOverlap;
     return engine_.switch_loop(to);

@@ -64,7 +64,16 @@ std::string loops_text(const LoopFigures& n, const LoopFigures& o) {
 }
 
 Json interval_json(const RatioInterval& r) {
-  return {{"ratio", r.ratio}, {"low", r.low}, {"high", r.high}, {"pairs", r.pairs}};
+  Json json{{"ratio", r.ratio}, {"low", nullptr}, {"high", nullptr}, {"pairs", r.pairs}};
+  if (r.has_interval()) json["low"] = r.low, json["high"] = r.high;
+  return json;
+}
+std::string interval_text(const RatioInterval& r) {
+  if (r.pairs == 0) return "unknown, as in no pair both loops did something";
+  if (!r.has_interval()) return fmt::format("{:.4f} (1 pair)", r.ratio);
+  return fmt::format(
+      "{:.4f}, with 95 % confidence {:.4f} to {:.4f} (geometric mean of {} pairs, Student's t)", r.ratio,
+      r.low, r.high, r.pairs);
 }
 Json lengths_json(const Lengths& l) {
   return {{"count", l.count}, {"mean", l.mean()}, {"p50", l.p50}, {"p99", l.p99}, {"max", l.max}};
@@ -102,19 +111,20 @@ Json workload_json(const BenchOverlapArgs& a) {
 
 std::string overlap_text(const BenchOverlapArgs& a, const OverlapReport& r) {
   std::string out = fmt::format(
-      "{} running, {} waiting, {} tokens in, {} out, context {} on average, {} pairs of {:g} s\n", a.batch,
-      a.queued, a.prompt_len, a.decode_len, a.prompt_len + a.decode_len / 2, a.pairs, a.slice_seconds);
+      "{} running, {} waiting, {} tokens in, {} out, context {} on average, {} pair{} of {:g} s\n", a.batch,
+      a.queued, a.prompt_len, a.decode_len, a.prompt_len + a.decode_len / 2, a.pairs, a.pairs == 1 ? "" : "s",
+      a.slice_seconds);
+  out += "the rows are totals and means of all slices of a loop\n";
   out += loops_text(r.normal, r.overlap);
-  out +=
-      fmt::format("overlap / normal: {:.4f}, with 95 % confidence {:.4f} to {:.4f} ({} pairs, Student's t)\n",
-                  r.ratio.ratio, r.ratio.low, r.ratio.high, r.ratio.pairs);
+  out += fmt::format("overlap / normal, tokens/s: {}\n", interval_text(r.ratio));
+  out += fmt::format("  {}\n", r.is_void() ? "no conclusion: the run is void, see below"
+                                           : conclusion(r.ratio, "overlap is faster", "overlap is slower"));
   out += fmt::format("  by the gaps of both it should be {:.4f}: {:+.2f} %\n", r.ratio_from_gaps,
                      100 * (r.ratio.ratio / r.ratio_from_gaps - 1));
   out += fmt::format("overlap reaches {:.4f} of the rate without gaps\n", r.of_device_limit);
   if (r.sim_overrun)
     out += fmt::format("simulated device: {:.3f} % of the steps took too long here (at most {:.1f} %){}\n",
-                       100 * *r.sim_overrun, 100 * kMaxSimOverrun,
-                       *r.sim_overrun > kMaxSimOverrun ? ": VOID" : "");
+                       100 * *r.sim_overrun, 100 * kMaxSimOverrun, r.is_void() ? ": VOID" : "");
   return out;
 }
 
@@ -124,7 +134,7 @@ std::string overlap_json(const BenchOverlapArgs& args, const OverlapReport& r) {
             {"ratio_from_gaps", r.ratio_from_gaps}, {"of_device_limit", r.of_device_limit}};
   if (r.sim_overrun) {
     json["sim_overrun"] = *r.sim_overrun;
-    json["void"] = *r.sim_overrun > kMaxSimOverrun;
+    json["void"] = r.is_void();
   }
   return json.dump() + "\n";
 }
@@ -137,10 +147,9 @@ std::string poisson_text(const PoissonReport& r) {
   return fmt::format("{:.2f} requests/s at random; time to first token, ms\n", r.rate) +
          fmt::format("  {:<10}{:>10}{:>10}{:>10}{:>10}\n", "", "mean", "p50", "p99", "requests") +
          row("normal", r.normal) + row("overlap", r.overlap) +
-         fmt::format(
-             "overlap / normal of the means: {:.4f}, with 95 % confidence {:.4f} to {:.4f} ({} pairs, "
-             "Student's t)\n",
-             r.ratio.ratio, r.ratio.low, r.ratio.high, r.ratio.pairs);
+         fmt::format("overlap / normal of the runs' means: {}\n  {}\n", interval_text(r.ratio),
+                     conclusion(r.ratio, "the first token comes later with overlap",
+                                "the first token comes earlier with overlap"));
 }
 
 std::string poisson_json(const BenchOverlapArgs& args, const PoissonReport& r) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "apps/cli.h"
+#include "apps/progress.h"
 #include "device/device.h"
 
 namespace gapless {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kShownDifferences = 5;
 constexpr double kProgressSeconds = 1;
+constexpr double kLineSeconds = 5;  // where no terminal reads the progress
 
 // A float exactly: its value to read, its bits to compare.
 std::string exact(float value) {
@@ -109,13 +111,14 @@ class Selftest {
  private:
   std::vector<RequestAnswer> timed(const SelftestRun& run) {
     const double begin = steady_seconds();
-    const auto progress = [&](size_t ended) {
-      std::fprintf(stderr, "\r%s: %zu of %zu, %.0f s ", run.name.c_str(), ended, requests_.size(),
-                   steady_seconds() - begin);
-      std::fflush(stderr);
+    const auto text = [&](size_t ended) {
+      return fmt::format("{}: {} of {}, {:.0f} s", run.name, ended, requests_.size(),
+                         steady_seconds() - begin);
     };
-    std::vector<RequestAnswer> answers = run_requests(engine_, requests_, run.together, progress);
-    std::fputs("\n", stderr);
+    Progress progress(stderr, stderr_is_terminal(), kLineSeconds);
+    std::vector<RequestAnswer> answers =
+        run_requests(engine_, requests_, run.together, [&](size_t ended) { progress.show(text(ended)); });
+    progress.finish(text(answers.size()));
     return answers;
   }
   static size_t compare(const std::vector<RequestAnswer>& a, const std::vector<RequestAnswer>& b,
@@ -208,7 +211,6 @@ std::vector<RequestAnswer> run_requests(EngineApi& engine, const std::vector<Gen
     wait(*sink);
     answers.push_back(std::move(sink->wait()));
   }
-  progress(ended);
   return answers;
 }
 
@@ -218,6 +220,8 @@ int selftest(EngineApi& engine, const std::vector<GenerateRequest>& requests,
 }
 
 int run_selftest(const SelftestArgs& args) {
+  if (const Status status = check_runs_both_loops(args.engine); !status.is_ok())
+    return fail(kExitUsage, status);
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
   options->scheduler.max_queued_requests =

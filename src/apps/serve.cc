@@ -42,7 +42,11 @@ std::optional<LoadResult> load(const EngineOptions& options, Signals& signals) {
 class ServeRun {
  public:
   ServeRun(const ServeArgs& args, Engine& engine, HttpServer& server, Signals& signals)
-      : args_(args), engine_(engine), server_(server), signals_(signals) {}
+      : args_(args),
+        engine_(engine),
+        server_(server),
+        signals_(signals),
+        sim_(dynamic_cast<const SimDevice*>(engine.parts().device.get())) {}
 
   int run() {
     std::future<void> stopped = std::async(std::launch::async, [this] { server_.wait(); });
@@ -51,7 +55,8 @@ class ServeRun {
       if (signals_.wait(-1, draining_ ? 20ms : kTick) && signals_.take() != 0) on_signal();
       const SchedulerStats stats = engine_.scheduler().stats();
       if (Clock::now() - last_stats < kStatsEvery) continue;
-      const std::string line = stats_line_.next(stats, seconds_since(last_stats));
+      const std::string line =
+          stats_line_.next(stats, seconds_since(last_stats), sim_ ? sim_->stats() : SimDevice::Stats{});
       if (!line.empty()) spdlog::info("{}", line);
       last_stats = Clock::now();
     }
@@ -79,6 +84,7 @@ class ServeRun {
   Engine& engine_;
   HttpServer& server_;
   Signals& signals_;
+  const SimDevice* const sim_;  // null: the device is real
   StatsLine stats_line_;
   bool draining_ = false;
 };

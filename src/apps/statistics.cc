@@ -1,5 +1,7 @@
 #include "apps/statistics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -36,6 +38,16 @@ RatioInterval ratio_interval(const std::vector<double>& a, const std::vector<dou
   out.low = std::exp(mean - half);
   out.high = std::exp(mean + half);
   return out;
+}
+
+std::string conclusion(const RatioInterval& r, const std::string& above, const std::string& below) {
+  if (r.pairs < kFewestPairs)
+    return fmt::format("no conclusion: {} pair{} too few to tell, take {} or more (--pairs)", r.pairs,
+                       r.pairs == 1 ? " is" : "s are", kFewestPairs);
+  if (r.low > 1) return above;
+  if (r.high < 1) return below;
+  return "no conclusion: the interval includes 1, the loops may be equally fast (more --pairs make it "
+         "narrower)";
 }
 
 }  // namespace gapless

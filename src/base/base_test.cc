@@ -52,9 +52,13 @@ TEST(Metrics, PrometheusText) {
   Histogram& h = m.histogram("h_seconds", "Hs.", {1, 2});
   h.observe(1);
   h.observe(5);
+  double elsewhere = 4;
+  m.counter_read_from("b_total", "Bs.", [&] { return elsewhere; });
+  elsewhere = 7;
   EXPECT_EQ(
       m.prometheus_text(),
       "# HELP a_total As.\n# TYPE a_total counter\na_total{k=\"x\"} 2\na_total{k=\"y\"} 3\n"
+      "# HELP b_total Bs.\n# TYPE b_total counter\nb_total 7\n"
       "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
       "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
 }

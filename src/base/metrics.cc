@@ -24,14 +24,14 @@ Counter& MetricsRegistry::counter(const std::string& name, const std::string& he
                                   const std::string& labels) {
   std::lock_guard lock(mutex_);
   Counter& c = counters_.emplace_back();
-  series_.push_back({Kind::kCounter, name, help, labels, &c, nullptr, nullptr});
+  series_.push_back({.kind = Kind::kCounter, .name = name, .help = help, .labels = labels, .counter = &c});
   return c;
 }
 
 Gauge& MetricsRegistry::gauge(const std::string& name, const std::string& help, const std::string& labels) {
   std::lock_guard lock(mutex_);
   Gauge& g = gauges_.emplace_back();
-  series_.push_back({Kind::kGauge, name, help, labels, nullptr, &g, nullptr});
+  series_.push_back({.kind = Kind::kGauge, .name = name, .help = help, .labels = labels, .gauge = &g});
   return g;
 }
 
@@ -39,8 +39,16 @@ Histogram& MetricsRegistry::histogram(const std::string& name, const std::string
                                       std::vector<double> bounds, const std::string& labels) {
   std::lock_guard lock(mutex_);
   Histogram& h = histograms_.emplace_back(std::move(bounds));
-  series_.push_back({Kind::kHistogram, name, help, labels, nullptr, nullptr, &h});
+  series_.push_back(
+      {.kind = Kind::kHistogram, .name = name, .help = help, .labels = labels, .histogram = &h});
   return h;
+}
+
+void MetricsRegistry::counter_read_from(const std::string& name, const std::string& help,
+                                        std::function<double()> read) {
+  std::lock_guard lock(mutex_);
+  series_.push_back(
+      {.kind = Kind::kCounter, .name = name, .help = help, .labels = "", .read = std::move(read)});
 }
 
 static void write_histogram(std::string& out, const std::string& name, const std::string& labels,
@@ -78,7 +86,7 @@ std::string MetricsRegistry::prometheus_text() const {
       write_histogram(out, s->name, s->labels, *s->histogram);
       continue;
     }
-    const double v = s->kind == Kind::kCounter ? s->counter->value() : s->gauge->value();
+    const double v = s->read ? s->read() : s->counter ? s->counter->value() : s->gauge->value();
     fmt::format_to(std::back_inserter(out), "{}{} {}\n", s->name,
                    s->labels.empty() ? "" : "{" + s->labels + "}", v);
   }

@@ -55,16 +55,20 @@ class MetricsRegistry {
   Gauge& gauge(const std::string& name, const std::string& help, const std::string& labels = "");
   Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds,
                        const std::string& labels = "");
+  // A counter that is kept elsewhere: `read` is called for each text, on the thread that asks for it, and
+  // must not use the registry.
+  void counter_read_from(const std::string& name, const std::string& help, std::function<double()> read);
   std::string prometheus_text() const;
 
  private:
   enum class Kind { kCounter, kGauge, kHistogram };
   struct Series {
-    Kind kind;
+    Kind kind = Kind::kCounter;
     std::string name, help, labels;
     Counter* counter = nullptr;
     Gauge* gauge = nullptr;
     Histogram* histogram = nullptr;
+    std::function<double()> read = {};  // of a counter that is kept elsewhere
   };
   mutable std::mutex mutex_;
   std::vector<Series> series_;

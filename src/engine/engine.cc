@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/trace_names.h"
+#include "device/sim/sim_device.h"
 
 namespace gapless {
 namespace {
@@ -31,6 +32,7 @@ Engine::Engine(LoadedModel parts, const EngineOptions& options)
     : parts_(std::move(parts)),
       overlap_worker_(*parts_.runner, tracer_.ring(trace::kForward)),
       loop_(choose_loop(options)),
+      event_loop_(loop_.loop),
       intake_(*parts_.tokenizer, parts_.chat_template.get(), parts_.sizing.scheduler),
       text_pool_(options.text_threads, kMaxQueuedTexts) {}
 
@@ -44,7 +46,19 @@ KvAllocator::FreedHook Engine::page_freed_hook() {
   return [this](int32_t page) { parts_.runner->poison_page(page); };
 }
 
+// How far the times of a simulated device can be believed.
+void Engine::register_sim_metrics() {
+  const auto* sim = dynamic_cast<const SimDevice*>(parts_.device.get());
+  if (!sim) return;
+  metrics_.counter_read_from("gapless_sim_steps_total", "Steps of the simulated device.",
+                             [sim] { return double(sim->stats().steps); });
+  metrics_.counter_read_from("gapless_sim_late_steps_total",
+                             "Of those, steps that took this host longer than the simulated device.",
+                             [sim] { return double(sim->stats().overruns); });
+}
+
 void Engine::start() {
+  register_sim_metrics();
   overlap_worker_.start();
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),
@@ -167,7 +181,8 @@ int64_t Engine::flush_cache() {
 bool Engine::switch_loop(EventLoop to, std::function<void()> drained) {
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> switched = done->get_future();
-  const auto at_switch = [done, drained = std::move(drained)] {
+  const auto at_switch = [this, to, done, drained = std::move(drained)] {
+    event_loop_ = to;
     drained();
     done->set_value();
   };

@@ -40,6 +40,7 @@ class Engine : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  EventLoop event_loop() const override { return event_loop_; }
   bool switch_loop(EventLoop to) override {
     return switch_loop(to, [] {});
   }
@@ -65,6 +66,7 @@ class Engine : public EngineApi {
   Engine(LoadedModel parts, const EngineOptions& options);
   void start();
   KvAllocator::FreedHook page_freed_hook();
+  void register_sim_metrics();
   void admit(RequestId id, const GenerateRequest& request, std::shared_ptr<ResponseSink> sink);
   void forget(RequestId id);
 
@@ -76,6 +78,7 @@ class Engine : public EngineApi {
   LoadedModel parts_;
   OverlapWorker overlap_worker_;
   const LoopChoice loop_;
+  std::atomic<EventLoop> event_loop_;
   Intake intake_;
   Queue<SchedulerMessage> inbox_;
   std::unique_ptr<Detokenizer> detokenizer_;

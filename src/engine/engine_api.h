@@ -139,10 +139,12 @@ class EngineApi {
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                                 bool parse_special) const = 0;
   virtual Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const = 0;
-  // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
+  // The loop that runs.
+  virtual EventLoop event_loop() const = 0;
   // Goes on with the other loop once the steps in flight have ended; requests that run are not disturbed.
   // Blocks until then. False: the engine is stopped.
   virtual bool switch_loop(EventLoop to) = 0;
+  // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
   virtual bool run_on_text_pool(std::function<void()> job) = 0;
 };
 

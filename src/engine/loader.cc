@@ -42,11 +42,28 @@ Result<OpTable> choose_ops(const EngineOptions& options, Isa isa) {
   return table;
 }
 
+// A real model would be computed on this machine, as slowly as it is, under the name of a simulated one.
+Status check_fits(const GgufFile& file, const SimDevice* sim) {
+  ASSIGN_OR_RETURN(const std::string_view architecture,
+                   file.metadata().get_string("general.architecture", ""));
+  if (!sim || architecture == kSimArchitecture) return {};
+  return Status::invalid(
+             "--device {} simulates a machine with a model of its own and computes no {}: leave {} out, or "
+             "leave "
+             "--device out",
+             sim->name(), printable(architecture), file.name())
+      .with_error_code(kUsageErrorCode);
+}
+
 // The file of --model; without one, `memory` gets the model that the simulated device stands for.
 Result<GgufFile> open_model(const EngineOptions& options, const Device& device,
                             std::vector<std::byte>& memory) {
-  if (!options.model_path.empty()) return GgufFile::open(options.model_path);
   const auto* sim = dynamic_cast<const SimDevice*>(&device);
+  if (!options.model_path.empty()) {
+    ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(options.model_path));
+    RETURN_IF_ERROR(check_fits(file, sim));
+    return file;
+  }
   if (!sim) return usage(Result<GgufFile>(Status::invalid("give FILE, the path of a .gguf model")));
   memory = sim_model_file(sim->profile());
   return GgufFile::parse(device.name(), memory);

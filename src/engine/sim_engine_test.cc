@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "device/sim/sim_device.h"
 #include "engine/engine.h"
 #include "engine/testing/collect.h"
 #include "model/sim/sim_file.h"
 #include "model/sim/sim_model.h"
+#include "model/testing/tiny_model.h"
 
 namespace gapless {
 namespace {
@@ -86,6 +88,44 @@ TEST(SimEngine, OnlyTheSimulatedDeviceNeedsNoFile) {
   const Status unknown = Engine::create(sim_options("sim:abacus")).status();
   EXPECT_EQ(unknown.error_code(), kUsageErrorCode);
   EXPECT_NE(unknown.message().find("b200-llama3.2-1b"), std::string::npos) << unknown.message();
+}
+
+TEST(SimEngine, ARealModelIsRefusedAndItsOwnIsNot) {
+  EngineOptions options = sim_options("sim:zero");
+  options.model_path = ::testing::TempDir() + "/a_file.gguf";
+  const auto write = [&](const void* data, size_t bytes) {
+    std::ofstream(options.model_path, std::ios::binary)
+        .write(static_cast<const char*>(data), std::streamsize(bytes));
+  };
+  const auto real = testing::tiny_llama();
+  write(real.data(), real.size());
+  const Status refused = Engine::create(options).status();
+  EXPECT_EQ(refused.error_code(), kUsageErrorCode);
+  EXPECT_NE(refused.message().find("--device sim:zero"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("leave " + options.model_path + " out"), std::string::npos)
+      << refused.message();
+  const std::vector<std::byte> own = sim_model_file(find_sim_profile("zero").value());
+  write(own.data(), own.size());
+  EXPECT_TRUE(Engine::create(options).is_ok());
+}
+
+TEST(SimEngine, MetricsCountTheStepsOfTheSimulatedDeviceAlone) {
+  const auto engine = Engine::create(sim_options("sim:cpu-smollm2")).value();
+  testing::run_together(*engine, {greedy_request({10, 11, 12}, 4)});
+  const auto* sim = dynamic_cast<const SimDevice*>(engine->parts().device.get());
+  // A step that was launched ahead may still end meanwhile.
+  const SimDevice::Stats before = sim->stats();
+  const std::string text = engine->metrics().prometheus_text();
+  const SimDevice::Stats after = sim->stats();
+  const auto value_of = [&](const std::string& name) {
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size() + 2));
+  };
+  EXPECT_GE(before.steps, 4);
+  EXPECT_GE(value_of("gapless_sim_steps_total"), before.steps) << text;
+  EXPECT_LE(value_of("gapless_sim_steps_total"), after.steps);
+  EXPECT_GE(value_of("gapless_sim_late_steps_total"), before.overruns) << text;
+  EXPECT_LE(value_of("gapless_sim_late_steps_total"), after.overruns);
 }
 
 }  // namespace

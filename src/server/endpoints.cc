@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/log.h"
 #include "server/api_error.h"
 #include "server/field_reader.h"
 #include "server/json_writer.h"
@@ -112,10 +113,18 @@ Result<std::string> detokenize_body(const Serving& serving, std::string text) {
   return out;
 }
 
+std::string loop_json(EventLoop loop) {
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("loop").string(event_loop_name(loop)).end_object();
+  return out;
+}
+
 Result<std::string> switch_loop_body(const Serving& serving, std::string text) {
   ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
   FieldReader fields(body.root());
   std::string loop;
+  if (!fields.find("loop")) fields.fail("loop", "loop is missing: 'overlap' or 'normal'");
   fields.string("loop", loop);
   RETURN_IF_ERROR(fields.status());
   const EventLoop to = loop == event_loop_name(EventLoop::kNormal) ? EventLoop::kNormal : EventLoop::kOverlap;
@@ -123,10 +132,8 @@ Result<std::string> switch_loop_body(const Serving& serving, std::string text) {
     return Status::invalid("loop is '{}'; there are 'overlap' and 'normal'", printable(loop))
         .with_param("loop");
   if (!serving.engine.switch_loop(to)) return Status(StatusCode::kUnavailable, "the server is shutting down");
-  std::string out;
-  JsonWriter w(out);
-  w.begin_object().key("loop").string(event_loop_name(to)).end_object();
-  return out;
+  spdlog::info("loop: {}", event_loop_name(to));
+  return loop_json(to);
 }
 
 // What /trace was asked for, as the clock's earliest time.
@@ -153,7 +160,7 @@ HttpResponse json_response(std::string body) {
 HttpResponse describe_endpoints() {
   return json_response(
       R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
-      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","POST /scheduler/loop"]})"
+      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","GET /scheduler/loop","POST /scheduler/loop"]})"
       "\n");
 }
 
@@ -186,6 +193,10 @@ HttpResponse show_metrics(EngineApi& engine) {
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = engine.metrics().prometheus_text();
   return response;
+}
+
+HttpResponse show_loop(const EngineApi& engine) {
+  return json_response(loop_json(engine.event_loop()));
 }
 
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request) {

@@ -18,6 +18,8 @@ HttpResponse show_metrics(EngineApi& engine);
 // GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept. On the text
 // pool.
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
+// GET /scheduler/loop -> {"loop": the one that runs}
+HttpResponse show_loop(const EngineApi& engine);
 // POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched. On the
 // text pool.
 std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request);

@@ -1,5 +1,8 @@
-// POST /scheduler/loop: switches the event loop of a running server.
+// /scheduler/loop: shows and switches the event loop of a running server.
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <sstream>
 
 #include "server/router.h"
 #include "server/testing/test_server.h"
@@ -24,7 +27,35 @@ TEST(SchedulerLoop, SaysWhatThereIs) {
     EXPECT_EQ(response.status, 400) << body;
     EXPECT_EQ(response.error("param"), "loop") << body;
   }
-  EXPECT_EQ(test.client().get("/scheduler/loop").status, 405);
+  const std::string message = test.client().post("/scheduler/loop", "{}").error("message");
+  EXPECT_EQ(message, "loop is missing: 'overlap' or 'normal'");
+  EXPECT_EQ(test.engine.event_loop(), EventLoop::kOverlap);
+}
+
+TEST(SchedulerLoop, IsShown) {
+  TestServer test;
+  for (const char* loop : {"overlap", "normal"}) {
+    test.engine.switch_loop(std::string(loop) == "normal" ? EventLoop::kNormal : EventLoop::kOverlap);
+    const ClientResponse shown = test.client().get("/scheduler/loop");
+    ASSERT_EQ(shown.status, 200) << shown.body;
+    EXPECT_EQ(shown.json(), nlohmann::json({{"loop", loop}}));
+  }
+  HttpClient client = test.client();
+  client.send("PUT /scheduler/loop HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(client.read_response().headers.at("allow"), "GET, HEAD, POST, OPTIONS");
+}
+
+TEST(SchedulerLoop, ASwitchIsLogged) {
+  TestServer test;
+  std::ostringstream lines;
+  const auto logger =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines));
+  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  spdlog::set_default_logger(logger);
+  const int status = test.client().post("/scheduler/loop", R"({"loop":"normal"})").status;
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(status, 200);
+  EXPECT_NE(lines.str().find("loop: normal"), std::string::npos) << lines.str();
 }
 
 // Any page can make a browser on the same machine send these.
@@ -51,6 +82,8 @@ TEST(SchedulerLoop, IsNotForPagesOfOthers) {
   EXPECT_EQ(ask("/trace", "page.example:8080", "http://page.example:8080"),
             403);  // a name that was pointed here
   EXPECT_EQ(ask("/trace", "page.example:8080", ""), 403);
+  EXPECT_EQ(ask("/scheduler/loop", "page.example:8080", ""), 403);
+  EXPECT_EQ(ask("/scheduler/loop", "localhost", ""), 200);
   for (const char* host : {"127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "10.1.2.3", ""})
     EXPECT_EQ(ask("/trace", host, ""), 200) << host;
   EXPECT_EQ(ask("/trace", "127.0.0.1:8080", "http://127.0.0.1:8080"), 200);

@@ -16,24 +16,24 @@ namespace {
 
 struct Route {
   std::string_view path;
-  bool post;           // POST, else GET and HEAD
+  bool get, post;      // GET brings HEAD with it
   bool while_loading;  // answers without an engine
   bool for_operators = false;
 };
 
 constexpr Route kRoutes[] = {
-    {"/", false, true},
-    {"/health", false, true},
-    {"/ready", false, true},
-    {"/metrics", false, false},
-    {"/trace", false, false, true},
-    {"/scheduler/loop", true, false, true},
-    {"/v1/models", false, false},
-    {"/v1/models/{id}", false, false},
-    {"/v1/chat/completions", true, false},
-    {"/v1/completions", true, false},
-    {"/tokenize", true, false},
-    {"/detokenize", true, false},
+    {"/", true, false, true},
+    {"/health", true, false, true},
+    {"/ready", true, false, true},
+    {"/metrics", true, false, false},
+    {"/trace", true, false, false, true},
+    {"/scheduler/loop", true, true, false, true},
+    {"/v1/models", true, false, false},
+    {"/v1/models/{id}", true, false, false},
+    {"/v1/chat/completions", false, true, false},
+    {"/v1/completions", false, true, false},
+    {"/tokenize", false, true, false},
+    {"/detokenize", false, true, false},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
@@ -45,7 +45,7 @@ const Route* find_route(std::string_view path) {
 }
 
 std::string allowed_methods(const Route& route) {
-  return route.post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+  return fmt::format("{}{}OPTIONS", route.get ? "GET, HEAD, " : "", route.post ? "POST, " : "");
 }
 
 std::string fingerprint_of(const ModelFacts& model) {
@@ -82,8 +82,8 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
                fmt::format("there is no '{}' here; GET / lists what there is", printable(request.path))),
         request.id);
   }
-  const bool right_method =
-      route->post ? request.method == "POST" : request.method == "GET" || request.method == "HEAD";
+  const bool post = request.method == "POST", get = request.method == "GET" || request.method == "HEAD";
+  const bool right_method = (post && route->post) || (get && route->get);
   if (!right_method) {
     HttpResponse response = error_response(
         405, fmt::format("{} takes {}", route->path, allowed_methods(*route)), "method_not_allowed");
@@ -95,10 +95,10 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
   if (route->while_loading) return std::nullopt;
   if (!serving())
     return error_response(Status(StatusCode::kUnavailable, "the model is still loading"), request.id);
-  if (route->post && draining_) {
+  if (post && draining_) {
     return error_response(Status(StatusCode::kUnavailable, "the server is shutting down"), request.id);
   }
-  if (route->post && !request.content_encoding.empty() && request.content_encoding != "identity") {
+  if (post && !request.content_encoding.empty() && request.content_encoding != "identity") {
     return error_response(415, "the body must not be compressed: send it without Content-Encoding",
                           "unsupported_encoding");
   }
@@ -138,6 +138,7 @@ HttpResponse Router::ready(const std::string& request_id) const {
 
 HttpResponse Router::get(const HttpRequest& request, const Serving& serving) const {
   if (request.path == "/metrics") return show_metrics(serving.engine);
+  if (request.path == "/scheduler/loop") return show_loop(serving.engine);
   if (request.path == "/v1/models") return list_models(serving.engine.model());
   return show_model(serving.engine.model(), request.path.substr(kModelPrefix.size()), request.id);
 }

@@ -255,6 +255,23 @@ def test_bench_prints_a_row_for_each_size():
     assert all(row["prefill_tok_s"] > 0 and row["decode_tok_s"] > 0 and row["itl_ms"] > 0 for row in rows)
 
 
+def test_bench_says_nothing_of_decode_after_a_few_tokens():
+    sizes = ["--batch-sizes", "1", "--prompt-lengths", "16", "--decode-tokens", "4"]
+    row = json.loads(run("bench", MODEL, *sizes, "--json").stdout)
+    assert row["prefill_tok_s"] > 0 and row["decode_tok_s"] is row["decode_roof"] is row["itl_ms"] is None
+    assert run("bench", MODEL, *sizes).stdout.splitlines()[-1].split()[-3:] == ["–"] * 3
+
+
+def test_the_banner_of_a_simulation_says_so(start_server):
+    server = start_server("--device", "sim:h100-llama3-8b", model=None)
+    wait_for(lambda: "try" in server.log(), 5, "the banner")
+    assert "sim:h100-llama3-8b: a simulation, answers are random words" in server.log()
+    assert "threads" not in server.log()
+    assert server.metrics()["gapless_sim_steps_total"] == 0
+    result = run("serve", MODEL, "--device", "sim:zero", "--port", 0)
+    assert result.returncode == 2 and "leave" in result.stderr
+
+
 def test_bench_serve_counts_what_the_server_counts(start_server):
     server = start_server()
     flags = ["--url", server.url, "--requests", 6, "--concurrency", 3, "--prompt-tokens", 20, "--max-tokens", 7]

@@ -70,7 +70,7 @@ Vocabulary vocabulary(int32_t size) {
 std::vector<std::byte> sim_model_file(const SimProfile& profile) {
   const Vocabulary v = vocabulary(profile.model.vocab_size);
   GgufWriter writer;
-  writer.add_string("general.architecture", "sim");
+  writer.add_string("general.architecture", kSimArchitecture);
   writer.add_string("general.name", profile.name);
   writer.add_string("sim.profile", profile.name);
   writer.add_string("tokenizer.ggml.model", "llama");

@@ -11,7 +11,9 @@ namespace gapless {
 // Token ids of every simulated vocabulary; all others are printable text.
 inline constexpr int32_t kSimUnknown = 0, kSimTurnBegin = 1, kSimTurnEnd = 2, kSimEndOfText = 3;
 
-// A GGUF file of architecture "sim": the profile's name, its vocabulary (characters, then words with a space
+inline constexpr char kSimArchitecture[] = "sim";
+
+// A GGUF file of this architecture: the profile's name, its vocabulary (characters, then words with a space
 // before them, each one token) and a ChatML template. kSimTurnEnd and kSimEndOfText end an answer.
 std::vector<std::byte> sim_model_file(const SimProfile& profile);
 

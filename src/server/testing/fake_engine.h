@@ -47,6 +47,7 @@ class FakeEngine final : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  EventLoop event_loop() const override { return event_loop_; }
   bool switch_loop(EventLoop to) override {
     event_loop_ = to;
     return true;
@@ -56,7 +57,6 @@ class FakeEngine final : public EngineApi {
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
 
-  EventLoop event_loop() const { return event_loop_; }
   void set_ready(Status status);
   void pause();  // no step is made until resume()
   void resume();
