@@ -2,10 +2,8 @@
 
 #include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -105,13 +103,8 @@ bool SimStream::advance() {
   return true;
 }
 
-// A real accelerator does not compete with the host for its cores: this thread goes before the server's, where the
-// system lets it.
-constexpr int kNiceness = -10;
-
 void SimStream::thread() {
   (void)prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
-  if (nice(kNiceness) == -1) errno = 0;
   while (next_step(true))
     while (current_) next_part();
 }
