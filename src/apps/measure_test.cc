@@ -302,9 +302,9 @@ class TamperingEngine : public EngineApi {
     return engine_.detokenize(ids, skip);
   }
   EventLoop event_loop() const override { return engine_.event_loop(); }
-  bool switch_loop(EventLoop to) override {
+  bool switch_loop(EventLoop to, std::function<void()> switched) override {
     overlap_ = to == EventLoop::kOverlap;
-    return engine_.switch_loop(to);
+    return engine_.switch_loop(to, std::move(switched));
   }
   bool run_on_text_pool(std::function<void()> job) override {
     return engine_.run_on_text_pool(std::move(job));

@@ -22,7 +22,7 @@ struct Snapshot {
 // later.
 Result<Snapshot> drained(Engine& engine, EventLoop loop) {
   Snapshot snapshot;
-  const bool switched = engine.switch_loop(loop, [&] {
+  const bool switched = switch_loop_and_wait(engine, loop, [&] {
     snapshot.time = steady_seconds();
     snapshot.stats = engine.scheduler().stats();
   });

@@ -96,7 +96,7 @@ class Selftest {
     size_t different = 0;
     for (const SelftestRun& run : kSelftestRuns) {
       empty_cache_();
-      if (!engine_.switch_loop(run.loop))
+      if (!switch_loop_and_wait(engine_, run.loop))
         return fail(kExitRuntime, Status::internal("the engine has stopped"));
       std::vector<RequestAnswer> answers = timed(run);
       if (first.empty()) {

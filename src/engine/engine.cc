@@ -178,16 +178,22 @@ int64_t Engine::flush_cache() {
   return dropped.get();
 }
 
-bool Engine::switch_loop(EventLoop to, std::function<void()> drained) {
+bool Engine::switch_loop(EventLoop to, std::function<void()> switched) {
+  return inbox_.try_push(SwitchLoop{to, [this, to, switched = std::move(switched)] {
+                                      event_loop_ = to;
+                                      switched();
+                                    }});
+}
+
+bool switch_loop_and_wait(EngineApi& engine, EventLoop to, std::function<void()> switched) {
   auto done = std::make_shared<std::promise<void>>();
-  std::future<void> switched = done->get_future();
-  const auto at_switch = [this, to, done, drained = std::move(drained)] {
-    event_loop_ = to;
-    drained();
-    done->set_value();
-  };
-  if (!inbox_.try_push(SwitchLoop{to, at_switch})) return false;
-  switched.wait();
+  if (!engine.switch_loop(to, [done, switched = std::move(switched)] {
+        switched();
+        done->set_value();
+      })) {
+    return false;
+  }
+  done->get_future().wait();
   return true;
 }
 

@@ -41,9 +41,7 @@ class Engine : public EngineApi {
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
   EventLoop event_loop() const override { return event_loop_; }
-  bool switch_loop(EventLoop to) override {
-    return switch_loop(to, [] {});
-  }
+  bool switch_loop(EventLoop to, std::function<void()> switched) override;
   bool run_on_text_pool(std::function<void()> job) override { return text_pool_.run(std::move(job)); }
 
   // From now on ready() fails and submit() refuses; what runs goes on. Any thread.
@@ -52,9 +50,6 @@ class Engine : public EngineApi {
   size_t open_requests() const;
   // Aborts everything that is open and joins all threads. Not from an engine thread. Idempotent.
   void stop();
-  // As EngineApi's. `drained` is called on the scheduler's thread while nothing is in flight: what it notes
-  // lies between the last step before the switch and the first one after it.
-  bool switch_loop(EventLoop to, std::function<void()> drained);
   // Drops the prefix cache once nothing runs. Blocks until done; -1 when the engine is stopped.
   int64_t flush_cache();
 

@@ -142,10 +142,15 @@ class EngineApi {
   // The loop that runs.
   virtual EventLoop event_loop() const = 0;
   // Goes on with the other loop once the steps in flight have ended; requests that run are not disturbed.
-  // Blocks until then. False: the engine is stopped.
-  virtual bool switch_loop(EventLoop to) = 0;
+  // Never blocks: `switched` is called on the scheduler's thread at that moment, between the last step before
+  // the switch and the first one after it, and must be short. False: the engine is stopped, and it never is.
+  virtual bool switch_loop(EventLoop to, std::function<void()> switched) = 0;
   // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
   virtual bool run_on_text_pool(std::function<void()> job) = 0;
 };
+
+// Blocks until the loop has been switched.
+bool switch_loop_and_wait(
+    EngineApi& engine, EventLoop to, std::function<void()> switched = [] {});
 
 }  // namespace gapless

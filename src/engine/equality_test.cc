@@ -179,7 +179,7 @@ class LoopSwitcher {
     if (!active) return;
     thread_ = std::jthread([&engine](std::stop_token stop) {
       for (EventLoop to = EventLoop::kNormal; !stop.stop_requested();) {
-        ASSERT_TRUE(engine.switch_loop(to));
+        ASSERT_TRUE(switch_loop_and_wait(engine, to));
         to = to == EventLoop::kNormal ? EventLoop::kOverlap : EventLoop::kNormal;
         std::this_thread::sleep_for(std::chrono::milliseconds(3));
       }

@@ -14,21 +14,11 @@ namespace gapless {
 
 namespace {
 
-// A response that the text pool makes.
-class PoolResponse final : public PendingResponse, public std::enable_shared_from_this<PoolResponse> {
+// A JSON answer that another thread gives.
+class LaterResponse : public PendingResponse {
  public:
-  using Job = std::function<Result<std::string>(const Serving&, std::string body)>;
-  PoolResponse(std::shared_ptr<Serving> serving, HttpRequest request, Job job)
-      : serving_(std::move(serving)), request_(std::move(request)), job_(std::move(job)) {}
-
-  void start(std::function<void()> wake) override {
-    auto work = [self = shared_from_this(), wake = std::move(wake)] {
-      self->finish(self->job_(*self->serving_, std::move(self->request_.body)));
-      wake();
-    };
-    if (serving_->engine.run_on_text_pool(std::move(work))) return;
-    finish(Status(StatusCode::kUnavailable, "the server is too busy with other texts, try again"));
-  }
+  LaterResponse(std::shared_ptr<Serving> serving, HttpRequest request)
+      : serving_(std::move(serving)), request_(std::move(request)) {}
 
   Part take() override {
     std::lock_guard lock(mutex_);
@@ -42,7 +32,7 @@ class PoolResponse final : public PendingResponse, public std::enable_shared_fro
 
   void cancel(const Status& why) override { finish(why); }
 
- private:
+ protected:
   void finish(Result<std::string> result) {
     std::lock_guard lock(mutex_);
     if (!result_) result_ = std::move(result);
@@ -50,9 +40,30 @@ class PoolResponse final : public PendingResponse, public std::enable_shared_fro
 
   const std::shared_ptr<Serving> serving_;
   HttpRequest request_;
-  const Job job_;
+
+ private:
   std::mutex mutex_;
   std::optional<Result<std::string>> result_;
+};
+
+// A response that the text pool makes.
+class PoolResponse final : public LaterResponse, public std::enable_shared_from_this<PoolResponse> {
+ public:
+  using Job = std::function<Result<std::string>(const Serving&, std::string body)>;
+  PoolResponse(std::shared_ptr<Serving> serving, HttpRequest request, Job job)
+      : LaterResponse(std::move(serving), std::move(request)), job_(std::move(job)) {}
+
+  void start(std::function<void()> wake) override {
+    auto work = [self = shared_from_this(), wake = std::move(wake)] {
+      self->finish(self->job_(*self->serving_, std::move(self->request_.body)));
+      wake();
+    };
+    if (serving_->engine.run_on_text_pool(std::move(work))) return;
+    finish(Status(StatusCode::kUnavailable, "the server is too busy with other texts, try again"));
+  }
+
+ private:
+  const Job job_;
 };
 
 void write_model(JsonWriter& w, const ModelFacts& model) {
@@ -120,21 +131,38 @@ std::string loop_json(EventLoop loop) {
   return out;
 }
 
-Result<std::string> switch_loop_body(const Serving& serving, std::string text) {
+constexpr size_t kMaxLoopBody = 1024;
+
+Result<EventLoop> wanted_loop(std::string text) {
+  if (text.size() > kMaxLoopBody) return Status::invalid("the body has more than {} bytes", kMaxLoopBody);
   ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
   FieldReader fields(body.root());
   std::string loop;
   if (!fields.find("loop")) fields.fail("loop", "loop is missing: 'overlap' or 'normal'");
   fields.string("loop", loop);
   RETURN_IF_ERROR(fields.status());
-  const EventLoop to = loop == event_loop_name(EventLoop::kNormal) ? EventLoop::kNormal : EventLoop::kOverlap;
-  if (loop != event_loop_name(to))
-    return Status::invalid("loop is '{}'; there are 'overlap' and 'normal'", printable(loop))
-        .with_param("loop");
-  if (!serving.engine.switch_loop(to)) return Status(StatusCode::kUnavailable, "the server is shutting down");
-  spdlog::info("loop: {}", event_loop_name(to));
-  return loop_json(to);
+  for (EventLoop to : {EventLoop::kNormal, EventLoop::kOverlap})
+    if (loop == event_loop_name(to)) return to;
+  return Status::invalid("loop is '{}'; there are 'overlap' and 'normal'", printable(loop))
+      .with_param("loop");
 }
+
+// Answered by the scheduler, when the steps in flight have ended: no thread waits for that.
+class LoopSwitch final : public LaterResponse, public std::enable_shared_from_this<LoopSwitch> {
+ public:
+  using LaterResponse::LaterResponse;
+  void start(std::function<void()> wake) override {
+    const Result<EventLoop> to = wanted_loop(std::move(request_.body));
+    if (!to) return finish(to.status());
+    auto switched = [self = shared_from_this(), to = *to, wake = std::move(wake)] {
+      spdlog::info("loop: {}", event_loop_name(to));
+      self->finish(loop_json(to));
+      wake();
+    };
+    if (!serving_->engine.switch_loop(*to, std::move(switched)))
+      finish(Status(StatusCode::kUnavailable, "the server is shutting down"));
+  }
+};
 
 // What /trace was asked for, as the clock's earliest time.
 Result<double> trace_start(const std::string& query) {
@@ -208,7 +236,7 @@ std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, Ht
 }
 
 std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request) {
-  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), switch_loop_body);
+  return std::make_shared<LoopSwitch>(std::move(serving), std::move(request));
 }
 
 std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request) {

@@ -20,8 +20,7 @@ HttpResponse show_metrics(EngineApi& engine);
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
 // GET /scheduler/loop -> {"loop": the one that runs}
 HttpResponse show_loop(const EngineApi& engine);
-// POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched. On the
-// text pool.
+// POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched.
 std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request);
 // POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
 // pool.

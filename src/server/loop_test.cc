@@ -1,6 +1,8 @@
 // /scheduler/loop: shows and switches the event loop of a running server.
 #include <gtest/gtest.h>
+
 #include <spdlog/sinks/ostream_sink.h>
+#include <future>
 
 #include <sstream>
 
@@ -56,6 +58,20 @@ TEST(SchedulerLoop, ASwitchIsLogged) {
   spdlog::set_default_logger(before);
   EXPECT_EQ(status, 200);
   EXPECT_NE(lines.str().find("loop: normal"), std::string::npos) << lines.str();
+}
+
+TEST(SchedulerLoop, NoThreadWaitsForASwitch) {
+  TestServer test;
+  test.engine.hold_switches = true;
+  std::vector<std::future<ClientResponse>> switches;
+  for (int i = 0; i < 8; i++) {
+    switches.push_back(std::async(
+        std::launch::async, [&] { return test.client().post("/scheduler/loop", R"({"loop":"normal"})"); }));
+  }
+  EXPECT_TRUE(eventually([&] { return test.engine.held_switches.size() == 8; }));
+  EXPECT_EQ(test.client().post("/tokenize", R"({"content":"hi"})").status, 200);
+  for (int i = 0; i < 8; i++) (*test.engine.held_switches.pop())();
+  for (auto& answer : switches) EXPECT_EQ(answer.get().status, 200);
 }
 
 // Any page can make a browser on the same machine send these.

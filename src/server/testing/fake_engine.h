@@ -48,8 +48,13 @@ class FakeEngine final : public EngineApi {
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
   EventLoop event_loop() const override { return event_loop_; }
-  bool switch_loop(EventLoop to) override {
+  bool switch_loop(EventLoop to, std::function<void()> switched) override {
     event_loop_ = to;
+    if (hold_switches) {
+      held_switches.try_push(std::move(switched));
+    } else {
+      switched();
+    }
     return true;
   }
   bool run_on_text_pool(std::function<void()> job) override { return pool_jobs_.try_push(std::move(job)); }
@@ -57,6 +62,8 @@ class FakeEngine final : public EngineApi {
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
 
+  std::atomic<bool> hold_switches{false};
+  Queue<std::function<void()>> held_switches;  // the test's to call
   void set_ready(Status status);
   void pause();  // no step is made until resume()
   void resume();
