@@ -186,7 +186,7 @@ class Scheduler {
   std::vector<Retiring> retiring_;
 
   std::vector<SchedulerMessage> messages_;  // taken from the inbox and not handled yet
-  std::deque<Req*> waiting_;        // retracted requests in front, then in order of arrival
+  std::deque<Req*> waiting_;                // retracted requests in front, then in order of arrival
   std::vector<Req*> running_;       // kDecode, and those that finished since the last batch was composed
   Req* chunked_req_ = nullptr;      // kPrefill between two chunks
   std::vector<Req*> finished_;      // kFinished and not yet forgotten

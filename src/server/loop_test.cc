@@ -37,7 +37,7 @@ TEST(SchedulerLoop, SaysWhatThereIs) {
 TEST(SchedulerLoop, IsShown) {
   TestServer test;
   for (const char* loop : {"overlap", "normal"}) {
-    test.engine.switch_loop(std::string(loop) == "normal" ? EventLoop::kNormal : EventLoop::kOverlap);
+    test.engine.switch_loop(std::string(loop) == "normal" ? EventLoop::kNormal : EventLoop::kOverlap, [] {});
     const ClientResponse shown = test.client().get("/scheduler/loop");
     ASSERT_EQ(shown.status, 200) << shown.body;
     EXPECT_EQ(shown.json(), nlohmann::json({{"loop", loop}}));

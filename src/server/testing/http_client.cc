@@ -142,8 +142,9 @@ ClientResponse HttpClient::read_response(bool head) {
 
 std::string post_text(const std::string& path, const std::string& body, const std::string& headers) {
   return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", path,
-      headers, body.size(), body);
+      "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{}Content-Length: "
+      "{}\r\n\r\n{}",
+      path, headers, body.size(), body);
 }
 
 ClientResponse HttpClient::get(const std::string& path, const std::string& headers) {
