@@ -216,7 +216,7 @@ def test_chat_answers_through_a_pipe():
 
 
 def test_ctrl_c_in_chat_stops_the_answer_and_not_the_conversation():
-    process = subprocess.Popen([BINARY, "chat", MODEL, "--temperature", "0", "--max-tokens", "4000"], stdin=subprocess.PIPE,
+    process = subprocess.Popen([BINARY, "chat", MODEL, "--temperature", "0", "--max-tokens", "600"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         process.stdin.write("Write a very long story about a river.\n")
@@ -228,7 +228,8 @@ def test_ctrl_c_in_chat_stops_the_answer_and_not_the_conversation():
         process.stdin = None
         rest, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-        assert "\n" in rest.strip("\n")
+        first, second = rest.split("\n", 1)  # the first answer may have ended with the 20 characters that were read
+        assert len(first) < 1500 and second.strip(), rest
     finally:
         process.kill()
 
