@@ -8,11 +8,15 @@
 
 namespace gapless {
 
+// Positions that its pages hold.
+int32_t Scheduler::kv_capacity(const Req& req) const {
+  return int32_t(memory_.rows.row(req.held.slot.id()).size()) * config_.page_size;
+}
+
 // Pages that the rows lack in the step being composed ...
 int32_t Scheduler::pages_needed(const std::vector<Req*>& rows) const {
-  return int32_t(std::ranges::count_if(rows, [this](const Req* req) {
-    return req->kv_launched == int32_t(memory_.rows.row(req->held.slot.id()).size()) * config_.page_size;
-  }));
+  return int32_t(
+      std::ranges::count_if(rows, [this](const Req* req) { return req->kv_launched == kv_capacity(*req); }));
 }
 
 // Its last token is in flight: it holds its memory until the result is there, and gives it back then.
@@ -24,7 +28,7 @@ bool Scheduler::ends_in_flight(const Req& req) {
 int32_t Scheduler::pages_needed_next(const std::vector<Req*>& rows) const {
   return int32_t(std::ranges::count_if(rows, [this](const Req* req) {
     if (req->launched_outputs + 1 >= req->params.max_tokens) return false;
-    int32_t capacity = int32_t(memory_.rows.row(req->held.slot.id()).size()) * config_.page_size;
+    int32_t capacity = kv_capacity(*req);
     if (req->kv_launched == capacity) capacity += config_.page_size;
     return req->kv_launched + 1 == capacity;
   }));
@@ -60,8 +64,7 @@ bool Scheduler::update_running_batch(ScheduleBatch& batch, std::vector<Req*>& ro
     retract_ahead(rows);
   }
   for (Req* req : rows) {
-    const int32_t slot = req->held.slot.id();
-    if (req->kv_launched < int32_t(memory_.rows.row(slot).size()) * config_.page_size) continue;
+    if (req->kv_launched < kv_capacity(*req)) continue;
     memory_.allocate(req->held.tail, 1);
     memory_.rows.append_page(req->held.slot, req->held.tail.pages().back());
     batch.add_page_write(*req, memory_);
@@ -71,33 +74,33 @@ bool Scheduler::update_running_batch(ScheduleBatch& batch, std::vector<Req*>& ro
   return true;
 }
 
-// The request that arrived last goes back, again and again until the others fit. The oldest is never sent
-// back; alone it fits, because a request that needs more than the pool is refused at the door.
+// Alone the oldest fits, because a request that needs more than the pool is refused at the door.
 void Scheduler::retract_decode(std::vector<Req*>& rows) {
-  while (pages_needed(rows) > memory_.available_pages()) {
-    const bool somebody = retract_one(rows);
-    CHECK(somebody, "one request alone needs {} pages, {} are available of {}", pages_needed(rows),
-          memory_.available_pages(), memory_.allocator.total());
-  }
+  const bool fits = retract_until(rows, [&] { return pages_needed(rows) <= memory_.available_pages(); });
+  CHECK(fits, "one request alone needs {} pages, {} are available of {}", pages_needed(rows),
+        memory_.available_pages(), memory_.allocator.total());
 }
 
 // This step fits. The next one would not, and what is sent back then would arrive a step too late.
 void Scheduler::retract_ahead(std::vector<Req*>& rows) {
-  while (pages_needed(rows) + pages_needed_next(rows) > memory_.available_pages() + pages_arriving()) {
-    if (!retract_one(rows)) return;
-  }
+  retract_until(rows, [&] {
+    return pages_needed(rows) + pages_needed_next(rows) <= memory_.available_pages() + pages_arriving();
+  });
 }
 
-// False: only the oldest is left.
-bool Scheduler::retract_one(std::vector<Req*>& rows) {
-  Req *victim = nullptr, *oldest = nullptr;
-  for_each_live([&](Req& req) {
-    if (!ends_in_flight(req) && (!victim || req.arrival > victim->arrival)) victim = &req;
-    if (!oldest || req.arrival < oldest->arrival) oldest = &req;
-  });
-  if (!victim || victim == oldest) return false;
-  std::erase(rows, victim);
-  retract(*victim);
+// The request that arrived last goes back, again and again until the others fit. False: they do not, and only
+// the oldest is left, which is never sent back.
+template <class Fits>
+bool Scheduler::retract_until(std::vector<Req*>& rows, const Fits& fits) {
+  if (fits()) return true;
+  Req* victim = retraction_victim();
+  if (!victim) return false;
+  bool fitting = false;
+  for (; victim && !fitting; victim = retraction_victim()) {
+    std::erase(rows, victim);
+    retract(*victim);
+    fitting = fits();
+  }
   int64_t output = 0, max_tokens = 0, n = 0;
   for_each_live([&](const Req& req) {
     output += req.output_len();
@@ -105,7 +108,16 @@ bool Scheduler::retract_one(std::vector<Req*>& rows) {
     n++;
   });
   new_token_ratio_.on_retract(output, max_tokens, n);
-  return true;
+  return fitting;
+}
+
+Req* Scheduler::retraction_victim() const {
+  Req *victim = nullptr, *oldest = nullptr;
+  for_each_live([&](Req& req) {
+    if (!ends_in_flight(req) && (!victim || req.arrival > victim->arrival)) victim = &req;
+    if (!oldest || req.arrival < oldest->arrival) oldest = &req;
+  });
+  return victim == oldest ? nullptr : victim;
 }
 
 void Scheduler::retract(Req& req) {

@@ -30,9 +30,7 @@ Scheduler::~Scheduler() {
 }
 
 Phase Scheduler::phase(HostPhase phase) {
-  static constexpr const TraceName* kNames[] = {&trace::kIngest, &trace::kCompose, &trace::kLaunch,
-                                                &trace::kRecall, &trace::kProcess, &trace::kSend};
-  return {trace_, *kNames[size_t(phase)], metrics_.host_seconds(phase)};
+  return {trace_, *SchedulerMetrics::kHostPhases[size_t(phase)], metrics_.host_seconds(phase)};
 }
 
 void Scheduler::ingest_requests() {

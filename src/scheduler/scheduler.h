@@ -119,13 +119,16 @@ class Scheduler {
 
   // Memory for decoding (decode_memory.cc).
   bool memory_stall(const std::vector<Req*>& rows);
+  int32_t kv_capacity(const Req& req) const;
   int32_t pages_needed(const std::vector<Req*>& rows) const;
   int32_t pages_needed_next(const std::vector<Req*>& rows) const;
   int32_t pages_arriving() const;
   static bool ends_in_flight(const Req& req);
   void retract_decode(std::vector<Req*>& rows);
   void retract_ahead(std::vector<Req*>& rows);
-  bool retract_one(std::vector<Req*>& rows);
+  template <class Fits>
+  bool retract_until(std::vector<Req*>& rows, const Fits& fits);
+  Req* retraction_victim() const;
   void retract(Req& req);
 
   InFlight run_batch(ScheduleBatch&& batch, size_t first_new_row, ModelWorkerClient& worker);

@@ -46,11 +46,11 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
                    "Rows whose request had ended: computed for nothing, or dropped by the device.",
                    std::string("outcome=\"") + kOutcomes[i] + "\"");
   }
-  constexpr const char* kPhases[] = {"ingest", "compose", "launch", "recall", "process", "send"};
-  for (int i = 0; i < 6; i++) {
-    host_seconds_[i] = &r.histogram(
-        "gapless_host_phase_seconds", "What the scheduler's thread spends on parts of its loop.",
-        {1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2, 0.1}, std::string("phase=\"") + kPhases[i] + "\"");
+  for (size_t i = 0; i < std::size(kHostPhases); i++) {
+    host_seconds_[i] =
+        &r.histogram("gapless_host_phase_seconds", "What the scheduler's thread spends on parts of its loop.",
+                     {1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2, 0.1},
+                     std::string("phase=\"") + kHostPhases[i]->text + "\"");
   }
 }
 

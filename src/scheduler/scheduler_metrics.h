@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 #include "base/metrics.h"
+#include "base/trace_names.h"
 #include "scheduler/request.h"
 
 namespace gapless {
@@ -15,6 +17,8 @@ struct SchedulerMetrics {
   Counter& steps(ForwardMode mode) { return *steps_[size_t(mode)]; }
   // Host time of the parts of the loop, by their names in the trace.
   enum class HostPhase : uint8_t { kIngest, kCompose, kLaunch, kRecall, kProcess, kSend };
+  static constexpr const TraceName* kHostPhases[] = {&trace::kIngest, &trace::kCompose, &trace::kLaunch,
+                                                     &trace::kRecall, &trace::kProcess, &trace::kSend};
   Histogram& host_seconds(HostPhase phase) { return *host_seconds_[size_t(phase)]; }
   // Rows of requests that had ended when the result came: kOk was computed for nothing, kDropped cost
   // nothing.
@@ -45,7 +49,7 @@ struct SchedulerMetrics {
   Counter* finished_[4];
   Counter* steps_[4];
   Counter* late_rows_[3];
-  Histogram* host_seconds_[6];
+  Histogram* host_seconds_[std::size(kHostPhases)];
 };
 
 // A picture of the scheduler for logs and /health. The values belong together only roughly.
