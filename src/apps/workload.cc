@@ -2,29 +2,10 @@
 
 #include <bit>
 #include <cmath>
-#include <string_view>
+
+#include "model/common_words.h"
 
 namespace gapless {
-
-namespace {
-
-// Common English words, nearly all of them one token in the vocabularies we know.
-constexpr std::string_view kWords[] = {
-    "time",     "year",    "people",      "way",      "day",        "man",    "thing",   "woman",
-    "life",     "child",   "world",       "school",   "state",      "family", "student", "group",
-    "country",  "problem", "hand",        "part",     "place",      "case",   "week",    "company",
-    "system",   "program", "question",    "work",     "government", "number", "night",   "point",
-    "home",     "water",   "room",        "mother",   "area",       "money",  "story",   "fact",
-    "month",    "lot",     "right",       "study",    "book",       "eye",    "job",     "word",
-    "business", "issue",   "side",        "kind",     "head",       "house",  "service", "friend",
-    "father",   "power",   "hour",        "game",     "line",       "end",    "member",  "law",
-    "car",      "city",    "community",   "name",     "president",  "team",   "minute",  "idea",
-    "kid",      "body",    "information", "back",     "parent",     "face",   "others",  "level",
-    "office",   "door",    "health",      "person",   "art",        "war",    "history", "party",
-    "result",   "change",  "morning",     "reason",   "research",   "girl",   "guy",     "moment",
-    "air",      "teacher", "force",       "education"};
-
-}  // namespace
 
 void PythonRandom::init(uint32_t seed) {
   state_[0] = seed;
@@ -91,7 +72,7 @@ std::vector<std::string> make_prompts(const Workload& workload) {
     std::string text;
     for (int i = 0; i < n; ++i) {
       if (i) text += ' ';
-      text += kWords[random.below(std::size(kWords))];
+      text += kCommonWords[random.below(std::size(kCommonWords))];
     }
     return text;
   };

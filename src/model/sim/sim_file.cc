@@ -3,28 +3,13 @@
 #include <string>
 #include <string_view>
 
+#include "model/common_words.h"
 #include "model/gguf_writer.h"
 
 namespace gapless {
 namespace {
 
 enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
-
-// The words that `gapless bench serve` makes prompts of, so that there too a word is a token.
-constexpr std::string_view kWords[] = {
-    "time",     "year",    "people",      "way",      "day",        "man",    "thing",   "woman",
-    "life",     "child",   "world",       "school",   "state",      "family", "student", "group",
-    "country",  "problem", "hand",        "part",     "place",      "case",   "week",    "company",
-    "system",   "program", "question",    "work",     "government", "number", "night",   "point",
-    "home",     "water",   "room",        "mother",   "area",       "money",  "story",   "fact",
-    "month",    "lot",     "right",       "study",    "book",       "eye",    "job",     "word",
-    "business", "issue",   "side",        "kind",     "head",       "house",  "service", "friend",
-    "father",   "power",   "hour",        "game",     "line",       "end",    "member",  "law",
-    "car",      "city",    "community",   "name",     "president",  "team",   "minute",  "idea",
-    "kid",      "body",    "information", "back",     "parent",     "face",   "others",  "level",
-    "office",   "door",    "health",      "person",   "art",        "war",    "history", "party",
-    "result",   "change",  "morning",     "reason",   "research",   "girl",   "guy",     "moment",
-    "air",      "teacher", "force",       "education"};
 
 constexpr const char* kTemplate =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
@@ -61,7 +46,8 @@ Vocabulary vocabulary(int32_t size) {
   v.add("\u2581", kNormal);  // a space
   for (char c = '!'; c <= '~'; ++c) v.add({c}, kNormal);
   for (size_t i = 0; int32_t(v.tokens.size()) < size; ++i)
-    v.add(" " + (i < std::size(kWords) ? std::string(kWords[i]) : invented_word(int32_t(i))), kUserDefined);
+    v.add(" " + (i < std::size(kCommonWords) ? std::string(kCommonWords[i]) : invented_word(int32_t(i))),
+          kUserDefined);
   return v;
 }
 
