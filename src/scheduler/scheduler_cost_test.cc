@@ -2,32 +2,17 @@
 // own, as it replaces operator new.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "device/sim/sim_device.h"
 #include "kernels/isa.h"
 #include "model/sim/sim_model.h"
 #include "scheduler/scheduler.h"
 #include "worker/overlap_worker.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-}
-void* operator new(size_t bytes) {
-  allocations++;
-  if (void* p = std::malloc(bytes)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept {
-  std::free(p);
-}
-void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}
+#include "worker/testing/counted_allocations.h"
 
 namespace gapless {
 namespace {
+
+using testing::allocations;
 
 constexpr int32_t kPage = 16;
 

@@ -5,32 +5,19 @@
 #include <time.h>
 
 #include <cstdlib>
-#include <new>
 
 #include "device/cpu/cpu_device.h"
 #include "kernels/isa.h"
 #include "model/gguf.h"
 #include "model/registry.h"
 #include "worker/overlap_worker.h"
+#include "worker/testing/counted_allocations.h"
 #include "worker/testing/hash_model.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-}
-void* operator new(size_t bytes) {
-  allocations++;
-  if (void* p = std::malloc(bytes)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept {
-  std::free(p);
-}
-void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}
 
 namespace gapless {
 namespace {
+
+using testing::allocations;
 
 // Its streams complete every step at once, and compute nothing.
 class NullStream : public Stream {
