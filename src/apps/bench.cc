@@ -3,56 +3,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "apps/answer_queue.h"
 #include "apps/banner.h"
 #include "apps/cli.h"
 #include "apps/progress.h"
 #include "apps/roof_share.h"
+#include "apps/steady_load.h"
+#include "apps/timing_sink.h"
 #include "apps/trace_file.h"
 #include "engine/engine.h"
 
 namespace gapless {
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-// When the tokens of one request came.
-struct Timing {
-  double first = 0, last = 0;
-  int tokens = 0;
-  Status error;
-};
-
-// Notes times on the engine's thread, where the token arrives.
-class TimingSink : public ResponseSink {
- public:
-  void on_event(ResponseEvent event) override {
-    if (const auto* delta = std::get_if<ChoiceDelta>(&event)) {
-      const double now = seconds_now();
-      if (timing_.tokens == 0 && !delta->tokens.empty()) timing_.first = now;
-      timing_.tokens += int(delta->tokens.size());
-      timing_.last = now;
-      if (delta->finish && delta->finish->reason == FinishReason::kError)
-        timing_.error = delta->finish->status;
-    }
-    if (auto* failed = std::get_if<Failed>(&event)) timing_.error = failed->status;
-    const bool over = std::holds_alternative<Done>(event) || std::holds_alternative<Failed>(event);
-    if (over) done_.set();
-  }
-  const Timing& wait() {
-    (void)done_.wait();
-    return timing_;
-  }
-
- private:
-  Timing timing_;
-  HostEvent done_;
-};
 
 struct BenchRow {
   int batch, prompt;
@@ -62,7 +26,8 @@ struct BenchRow {
 
 class Bench {
  public:
-  Bench(const BenchArgs& args, Engine& engine) : args_(args), engine_(engine), random_(1) {}
+  Bench(const BenchArgs& args, Engine& engine)
+      : args_(args), engine_(engine), random_prompts_(*engine.parts().tokenizer, 1) {}
 
   Result<BenchRow> measure(int batch, int prompt) {
     BenchRow row{batch, prompt};
@@ -84,28 +49,17 @@ class Bench {
 
  private:
   std::vector<std::vector<int32_t>> make_prompts(int batch, int length) {
-    std::uniform_int_distribution<int32_t> id(0, engine_.model().vocab_size - 1);
-    std::vector<std::vector<int32_t>> prompts(batch);
-    for (auto& prompt : prompts) {
-      while (int(prompt.size()) < length) {
-        const int32_t candidate = id(random_);
-        if (!engine_.parts().tokenizer->is_control(candidate)) prompt.push_back(candidate);
-      }
-    }
+    std::vector<std::vector<int32_t>> prompts;
+    for (int i = 0; i < batch; i++) prompts.push_back(random_prompts_.next(length));
     return prompts;
   }
 
   Result<std::vector<Timing>> generate(const std::vector<std::vector<int32_t>>& prompts, int max_tokens) {
     std::vector<std::shared_ptr<TimingSink>> sinks;
-    begin_ = seconds_now();
+    begin_ = steady_seconds();
     for (const auto& prompt : prompts) {
-      GenerateRequest request;
-      request.prompt = prompt;
-      request.sampling.temperature = 0;
-      request.sampling.ignore_eos = true;
-      request.max_tokens = max_tokens;
       sinks.push_back(std::make_shared<TimingSink>());
-      engine_.submit(std::move(request), sinks.back());
+      engine_.submit(shaped_request({}, prompt, max_tokens), sinks.back());
     }
     std::vector<Timing> timings;
     for (const auto& sink : sinks) {
@@ -117,7 +71,7 @@ class Bench {
 
   const BenchArgs& args_;
   Engine& engine_;
-  std::mt19937_64 random_;
+  RandomPrompts random_prompts_;
   double begin_ = 0;
 };
 

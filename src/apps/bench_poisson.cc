@@ -5,8 +5,8 @@
 
 #include "apps/bench_overlap.h"
 #include "apps/steady_load.h"
+#include "apps/timing_sink.h"
 #include "apps/workload.h"
-#include "device/device.h"
 
 namespace gapless {
 
@@ -14,30 +14,6 @@ namespace {
 
 constexpr double kRunSeconds = 10, kCapacitySeconds = 3;
 constexpr double kFull = 0.9;  // of the places, before the capacity is measured
-
-// When the first token of a request came.
-class FirstTokenSink : public ResponseSink {
- public:
-  void on_event(ResponseEvent event) override {
-    if (const auto* delta = std::get_if<ChoiceDelta>(&event)) {
-      if (first_ == 0 && !delta->tokens.empty()) first_ = steady_seconds();
-      if (delta->finish && delta->finish->reason == FinishReason::kError) error_ = delta->finish->status;
-    }
-    if (auto* failed = std::get_if<Failed>(&event)) error_ = failed->status;
-    if (std::holds_alternative<Done>(event) || std::holds_alternative<Failed>(event)) done_.set();
-  }
-  // Blocks until the request has ended.
-  Result<double> first() {
-    (void)done_.wait();
-    RETURN_IF_ERROR(error_);
-    return first_;
-  }
-
- private:
-  double first_ = 0;
-  Status error_;
-  HostEvent done_;
-};
 
 class PoissonBench {
  public:
@@ -94,20 +70,21 @@ class PoissonBench {
       return Status::internal("the engine has stopped");
     RandomPrompts prompts(*engine_.parts().tokenizer, seed);
     const std::vector<double> arrivals = poisson_arrivals(std::max(1, int(rate * seconds_)), rate, seed);
-    std::vector<std::shared_ptr<FirstTokenSink>> sinks;
+    std::vector<std::shared_ptr<TimingSink>> sinks;
     std::vector<double> sent;
     const double begin = steady_seconds();
     for (const double arrival : arrivals) {
       GenerateRequest request = shaped_request(shape_, prompts.next(args_.prompt_len), args_.decode_len);
       std::this_thread::sleep_for(std::chrono::duration<double>(begin + arrival - steady_seconds()));
-      sinks.push_back(std::make_shared<FirstTokenSink>());
+      sinks.push_back(std::make_shared<TimingSink>());
       sent.push_back(steady_seconds());
       engine_.submit(std::move(request), sinks.back());
     }
     std::vector<double> ttft;
     for (size_t i = 0; i < sinks.size(); ++i) {
-      ASSIGN_OR_RETURN(const double first, sinks[i]->first());
-      ttft.push_back(1e6 * (first - sent[i]));
+      const Timing& timing = sinks[i]->wait();
+      RETURN_IF_ERROR(timing.error);
+      ttft.push_back(1e6 * (timing.first - sent[i]));
     }
     return ttft;
   }

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/sse_response.h"
+#include "base/clock.h"
 
 namespace gapless {
 
@@ -23,10 +23,6 @@ struct AddressFree {
   void operator()(addrinfo* a) const { freeaddrinfo(a); }
 };
 using Address = std::unique_ptr<addrinfo, AddressFree>;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Result<Address> resolve(const LoadTarget& target) {
   addrinfo hints{}, *found = nullptr;
@@ -75,7 +71,7 @@ class LoadRun {
         epoll_(epoll_create1(0)) {}
 
   void run() {
-    begin_ = now_seconds();
+    begin_ = steady_seconds();
     next_ = feed_.next();
     while ((next_ || !open_.empty()) && !feed_.stopped()) {
       while (may_start()) {
@@ -88,7 +84,7 @@ class LoadRun {
   }
 
  private:
-  double elapsed() const { return now_seconds() - begin_; }
+  double elapsed() const { return steady_seconds() - begin_; }
   bool has_room() const { return limits_.concurrency == 0 || int(open_.size()) < limits_.concurrency; }
   bool may_start() const { return next_ && has_room() && elapsed() >= next_->arrival; }
 
