@@ -41,8 +41,9 @@ struct StepTimes {
 
 // What the body of an op may use besides its parameters.
 struct OpContext {
-  int worker = 0;   // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
-  int workers = 1;  // of this stream: a hint where to prefetch, results must not depend on it
+  int worker = 0;  // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
+  // The worker runs these chunks of the op in a row: a hint what to prefetch, results must not depend on it.
+  int32_t begin = 0, end = 0;
   std::span<std::byte>
       scratch;  // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry
   void (*fail_fn)(OpContext&, Status) = nullptr;  // set by the device; bodies call fail()

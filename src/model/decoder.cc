@@ -79,8 +79,7 @@ void DecoderModel::logits(OpList& ops, const OpTable& table, const ForwardInputs
                        .out = {.f32 = q8 ? nullptr : workspace_.act_f32,
                                .ld = workspace_.ld_act,
                                .q8 = q8 ? workspace_.act_q8 : nullptr,
-                               .dim = config_.dim,
-                               .q8_low = q8 ? workspace_.act_q8_low : nullptr},
+                               .dim = config_.dim},
                        .residual = nullptr,
                        .ld_residual = 0});
   table.matmul(ops, {.rows = rows,
@@ -90,9 +89,7 @@ void DecoderModel::logits(OpList& ops, const OpTable& table, const ForwardInputs
                      .w = head_,
                      .y = logits,
                      .ldy = ld,
-                     .add = false,
-                     .x_q8_low = q8 ? workspace_.act_q8_low : nullptr,
-                     .low_begin = 0});
+                     .add = false});
 }
 
 }  // namespace gapless

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu_stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -25,11 +26,11 @@ void pause_core() {
 
 using Clock = std::chrono::steady_clock;
 
-// claim_ = [op:16 | chunks:24 | next:24]. `next` runs past `chunks` by at most one per worker, so it never
-// carries.
+// claim_ = [op:16 | chunks:24 | next:24]. `next` runs past `chunks` by at most one share per worker, together
+// fewer than kMaxOpChunks, so it never carries.
 constexpr int kFieldBits = 24;
 constexpr uint64_t kFieldMask = (uint64_t{1} << kFieldBits) - 1;
-static_assert(kMaxOpChunks + 4096 < int64_t{1} << kFieldBits);
+static_assert(2 * int64_t{kMaxOpChunks} <= int64_t{1} << kFieldBits);
 constexpr int32_t kBeforeFirstOp =
     0xffff;  // its one chunk stands for the right to lead a step that was just submitted
 static_assert(kMaxStepOps < kBeforeFirstOp);
@@ -64,13 +65,12 @@ struct CpuStream::Worker {
     void operator()(std::byte* p) const { std::free(p); }
   };
 
-  Worker(CpuStream* stream, int index, int workers)
+  Worker(CpuStream* stream, int index)
       : scratch(static_cast<std::byte*>(std::aligned_alloc(64, kOpScratchBytes))) {
     CHECK(scratch != nullptr, "no memory for {} bytes of scratch", kOpScratchBytes);
     std::memset(scratch.get(), 0,
                 kOpScratchBytes);  // by the thread that uses it: the memory of its NUMA node
     context.worker = index;
-    context.workers = workers;
     context.scratch = {scratch.get(), kOpScratchBytes};
     context.stream = stream;
     context.fail_fn = [](OpContext& c, Status s) { static_cast<Context&>(c).stream->fail(std::move(s)); };
@@ -81,11 +81,10 @@ struct CpuStream::Worker {
   Context context;
 };
 
-CpuStream::CpuStream(int threads) {
+CpuStream::CpuStream(int threads) : workers_(threads) {
   CHECK_GE(threads, 1);
   team_.reserve(size_t(threads));
-  for (int i = 0; i < threads; ++i)
-    team_.emplace_back(fmt::format("device-{}", i), [this, i, threads] { work(i, threads); });
+  for (int i = 0; i < threads; ++i) team_.emplace_back(fmt::format("device-{}", i), [this, i] { work(i); });
 }
 
 CpuStream::~CpuStream() {
@@ -134,8 +133,8 @@ void CpuStream::synchronize() {
 
 // --- the team ---
 
-void CpuStream::work(int index, int workers) {
-  Worker worker(this, index, workers);
+void CpuStream::work(int index) {
+  Worker worker(this, index);
   Claim claim;
   while (wait_for_claim(claim)) {
     while (work_on(claim, worker)) {
@@ -148,11 +147,21 @@ bool CpuStream::claimable() const {
   return next_of(word) < chunks_of(word);
 }
 
+// Of so many unclaimed chunks, how many one worker takes: three quarters of its part. The rest evens out
+// workers of different speed.
+int32_t CpuStream::share_of(int32_t chunks) const {
+  return std::max(1, int32_t(int64_t(chunks) * 3 / (4 * int64_t(workers_))));
+}
+
+// By the time of the addition the word may stand for another op; then the share is not the best one, and it
+// still ends where that op's chunks do.
 bool CpuStream::try_claim(Claim& claim) {
-  if (!claimable()) return false;
-  const uint64_t word = claim_.fetch_add(1);
-  claim = {op_of(word), chunks_of(word), next_of(word)};
-  return claim.chunk < claim.chunks;
+  const uint64_t seen = claim_.load();
+  if (next_of(seen) >= chunks_of(seen)) return false;
+  const int32_t share = share_of(chunks_of(seen) - next_of(seen));
+  const uint64_t word = claim_.fetch_add(uint64_t(share));
+  claim = {op_of(word), chunks_of(word), next_of(word), std::min(next_of(word) + share, chunks_of(word))};
+  return claim.begin < claim.chunks;
 }
 
 // False: the stream is being destroyed.
@@ -174,7 +183,7 @@ bool CpuStream::wait_for_claim(Claim& claim) {
   }
 }
 
-// Runs the chunk, and more of the same op while there are any. True: this worker reported the last one and
+// Runs the chunks, and more of the same op while there are any. True: this worker reported the last one and
 // now has a claim on the next op.
 bool CpuStream::work_on(Claim& claim, Worker& worker) {
   const int32_t op = claim.op, chunks = claim.chunks;
@@ -184,19 +193,21 @@ bool CpuStream::work_on(Claim& claim, Worker& worker) {
     started_ = steady_seconds();
   } else {
     do {
-      run_chunk(claim, worker);
-      ++mine;
+      run_chunks(claim, worker);
+      mine += claim.end - claim.begin;
       // Our chunks are not reported yet, so the op cannot have changed.
-    } while (claim.chunk + 1 < chunks && try_claim(claim));
+    } while (claim.end < chunks && try_claim(claim));
   }
   if (done_.fetch_add(mine, std::memory_order_acq_rel) + mine != chunks) return false;
   return lead_on(op == kBeforeFirstOp ? 0 : op + 1, claim);
 }
 
-void CpuStream::run_chunk(const Claim& claim, Worker& worker) {
+void CpuStream::run_chunks(const Claim& claim, Worker& worker) {
   const Op& op = ops_[size_t(claim.op)];
+  worker.context.begin = claim.begin;
+  worker.context.end = claim.end;
   try {
-    op.run(op.params, claim.chunk, worker.context);
+    for (int32_t chunk = claim.begin; chunk < claim.end; ++chunk) op.run(op.params, chunk, worker.context);
   } catch (const std::exception& e) {
     fail(Status::internal("op {} threw: {}", op.name, e.what()));
   } catch (...) {
@@ -204,7 +215,7 @@ void CpuStream::run_chunk(const Claim& claim, Worker& worker) {
   }
 }
 
-// Publishes the first op from `op` on that has work, with its first chunk taken by the caller. False: the
+// Publishes the first op from `op` on that has work, with its first chunks taken by the caller. False: the
 // step is over; the caller looks for work like everybody else.
 bool CpuStream::lead_on(int32_t op, Claim& claim) {
   for (;; ++op) {
@@ -214,8 +225,8 @@ bool CpuStream::lead_on(int32_t op, Claim& claim) {
     }
     const int32_t chunks = count_chunks(ops_[size_t(op)]);
     if (chunks == 0) continue;
-    claim = {op, chunks, 0};
-    publish(op, chunks, 1, chunks - 1);
+    claim = {op, chunks, 0, share_of(chunks)};
+    publish(op, chunks, claim.end, std::min(chunks - claim.end, workers_ - 1));
     return true;
   }
 }

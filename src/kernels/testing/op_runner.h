@@ -61,8 +61,11 @@ class OpRunner {
       const auto work = [&](int worker) {
         std::memset(scratch_[worker].data(), 0xff, scratch_[worker].size());
         OpContext context{.worker = worker, .scratch = {scratch_[worker].data(), scratch_[worker].size()}};
-        for (int32_t i; (i = next.fetch_add(1)) < chunks;)
-          op.run(op.params, order == Order::kBackward ? chunks - 1 - i : i, context);
+        for (int32_t i; (i = next.fetch_add(1)) < chunks;) {
+          context.begin = order == Order::kBackward ? chunks - 1 - i : i;
+          context.end = context.begin + 1;
+          op.run(op.params, context.begin, context);
+        }
       };
       if (order == Order::kTwoThreads) {
         std::thread other(work, 1);
