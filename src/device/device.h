@@ -42,8 +42,10 @@ struct StepTimes {
 // What the body of an op may use besides its parameters.
 struct OpContext {
   int worker = 0;  // 0 .. Stream::workers() - 1; at most one chunk runs per worker at a time
-  // The worker runs these chunks of the op in a row: a hint what to prefetch, results must not depend on it.
-  int32_t begin = 0, end = 0;
+  // The worker runs chunks begin .. end - 1 in a row and then probably goes on at `next` (or there is none:
+  // not below the number of chunks). A hint what to prefetch: results must not depend on it.
+  int32_t begin = 0, end = 0, next = 0;
+  int32_t after(int32_t chunk) const { return chunk + 1 < end ? chunk + 1 : next; }
   std::span<std::byte>
       scratch;  // this worker's own memory, kOpScratchBytes, 64-byte aligned, contents undefined at entry
   void (*fail_fn)(OpContext&, Status) = nullptr;  // set by the device; bodies call fail()

@@ -147,10 +147,21 @@ bool CpuStream::claimable() const {
   return next_of(word) < chunks_of(word);
 }
 
-// Of so many unclaimed chunks, how many one worker takes: three quarters of its part. The rest evens out
-// workers of different speed.
-int32_t CpuStream::share_of(int32_t chunks) const {
-  return std::max(1, int32_t(int64_t(chunks) * 3 / (4 * int64_t(workers_))));
+// How many of `chunks` a worker takes when `next` is the first unclaimed one. Each takes 7/8 of its part at
+// once and the rest in small shares, which even out workers of different speed: a new share begins with data
+// that nobody has prefetched.
+int32_t CpuStream::share_of(int32_t chunks, int32_t next) const {
+  const int32_t first_share = int32_t(int64_t(chunks) * 7 / (8 * int64_t(workers_)));
+  if (next < first_share * workers_) return std::max(1, first_share);
+  return std::max(1, (chunks - next) / (2 * workers_));
+}
+
+// Where the worker's next share probably begins: after the first shares of all, or when each of the others
+// has taken one as large as this.
+int32_t CpuStream::likely_next(const Claim& claim) const {
+  const int32_t share = claim.end - claim.begin;
+  const int32_t rest = share_of(claim.chunks, 0) * workers_;
+  return std::min(claim.chunks, claim.end <= rest ? rest : claim.end + share * (workers_ - 1));
 }
 
 // By the time of the addition the word may stand for another op; then the share is not the best one, and it
@@ -158,7 +169,7 @@ int32_t CpuStream::share_of(int32_t chunks) const {
 bool CpuStream::try_claim(Claim& claim) {
   const uint64_t seen = claim_.load();
   if (next_of(seen) >= chunks_of(seen)) return false;
-  const int32_t share = share_of(chunks_of(seen) - next_of(seen));
+  const int32_t share = share_of(chunks_of(seen), next_of(seen));
   const uint64_t word = claim_.fetch_add(uint64_t(share));
   claim = {op_of(word), chunks_of(word), next_of(word), std::min(next_of(word) + share, chunks_of(word))};
   return claim.begin < claim.chunks;
@@ -206,6 +217,7 @@ void CpuStream::run_chunks(const Claim& claim, Worker& worker) {
   const Op& op = ops_[size_t(claim.op)];
   worker.context.begin = claim.begin;
   worker.context.end = claim.end;
+  worker.context.next = likely_next(claim);
   try {
     for (int32_t chunk = claim.begin; chunk < claim.end; ++chunk) op.run(op.params, chunk, worker.context);
   } catch (const std::exception& e) {
@@ -225,7 +237,7 @@ bool CpuStream::lead_on(int32_t op, Claim& claim) {
     }
     const int32_t chunks = count_chunks(ops_[size_t(op)]);
     if (chunks == 0) continue;
-    claim = {op, chunks, 0, share_of(chunks)};
+    claim = {op, chunks, 0, share_of(chunks, 0)};
     publish(op, chunks, claim.end, std::min(chunks - claim.end, workers_ - 1));
     return true;
   }

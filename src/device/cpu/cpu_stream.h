@@ -62,7 +62,8 @@ class CpuStream : public Stream {
   void run_chunks(const Claim& claim, Worker& worker);
   bool lead_on(int32_t op, Claim& claim);
   int32_t count_chunks(const Op& op);
-  int32_t share_of(int32_t chunks) const;
+  int32_t share_of(int32_t chunks, int32_t next) const;
+  int32_t likely_next(const Claim& claim) const;
   void publish(int32_t op, int32_t chunks, int32_t next, int wake);
   void finish_step();
   bool claimable() const;

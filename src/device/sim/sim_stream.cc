@@ -204,7 +204,7 @@ void SimStream::run_op(const Op& op) {
     const int32_t chunks = op.chunks(op.params);
     CHECK(chunks >= 0 && chunks <= kMaxOpChunks, "op {} wants {} chunks", op.name, chunks);
     context_.begin = 0;
-    context_.end = chunks;
+    context_.end = context_.next = chunks;
     for (int32_t chunk = 0; chunk < chunks; ++chunk) op.run(op.params, chunk, context_);
   } catch (const std::exception& e) {
     fail(Status::internal("op {} threw: {}", op.name, e.what()));

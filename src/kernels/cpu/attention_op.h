@@ -73,8 +73,8 @@ void attention_run(const AttentionParams& p, int32_t chunk, OpContext& context) 
   CHECK(!p.out.q8 || group * dim % 32 == 0, "{} heads of {} do not fill int8 blocks", group, dim);
   float* scratch =
       scratch_floats(context, AttentionJob::scratch_floats(dim) + int64_t(AttentionJob::kMaxQueries) * dim);
-  const bool has_next = chunk + 1 < context.end;
-  const AttentionJob next = attention_job(p, AttentionPart(p, has_next ? chunk + 1 : chunk));
+  const bool has_next = context.after(chunk) < attention_chunks(p);
+  const AttentionJob next = attention_job(p, AttentionPart(p, has_next ? context.after(chunk) : chunk));
   for (AttentionPart part(p, chunk); part.first < part.tile.rows; part.first += part.rows(group)) {
     AttentionJob job = attention_job(p, part);
     job.cold = chunk == context.begin;

@@ -75,6 +75,13 @@ struct W8Group16F32 {
   static const std::byte* quants(const std::byte* w, int32_t b) { return w + int64_t(b) * 640; }
 };
 
+// The lines of y that a tile writes were read by other cores as a rule: to fetch them for writing takes as
+// long as a small tile, so it begins before the tile does.
+template <int R>
+inline void own(float* y, int64_t ldy) {
+  UNROLL for (int r = 0; r < R; r++) asm volatile("prefetchw %0" ::"m"(y[r * ldy]));
+}
+
 template <int R>
 inline void store(const __m512 (&acc)[R], float* y, int64_t ldy, bool add) {
   if (add) {
@@ -103,6 +110,7 @@ void nibble_tile(const std::byte* w, const Q8Block* x, int32_t blocks, float* y,
   UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
   const __m512i low = _mm512_set1_epi8(15);
   Ahead prefetch{ahead, ahead_lines};
+  own<R>(y, ldy);
   for (int32_t b = 0; b < blocks; b++, x += R) {
     __m512i dot[R];
     UNROLL for (int r = 0; r < R; r++) dot[r] = _mm512_setzero_si512();
@@ -125,6 +133,7 @@ void byte_tile(const std::byte* w, const Q8Block* x, int32_t blocks, float* y, i
   __m512 acc[R];
   UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
   Ahead prefetch{ahead, ahead_lines};
+  own<R>(y, ldy);
   for (int32_t b = 0; b < blocks; b++, x += R) {
     __m512i dot[R];
     UNROLL for (int r = 0; r < R; r++) dot[r] = _mm512_set1_epi32(x[r].minus128_sum);
@@ -145,6 +154,7 @@ void group16_tile(const std::byte* w, const Q8Block* x, int32_t blocks, float* y
   __m512 acc[R];
   UNROLL for (int r = 0; r < R; r++) acc[r] = _mm512_setzero_ps();
   Ahead prefetch{ahead, ahead_lines};
+  own<R>(y, ldy);
   for (int32_t b = 0; b < blocks; b++, x += R) {
     prefetch.next();
     const std::byte* q = L::quants(w, b);

@@ -52,12 +52,13 @@ void quantised_matmul_run(const MatmulParams& p, int32_t chunk, const OpContext&
   const ActivationTiles tiles(p.rows.size());
   const int32_t blocks = p.w.k / 32;
   const int64_t group_bytes = int64_t(packed_group_bytes(p.w.layout, p.w.k));
-  const int32_t lines = lines_ahead(p, tiles, group_bytes), last = chunks.end(context.end - 1) - 1;
+  const int32_t lines = lines_ahead(p, tiles, group_bytes);
   const auto& bodies = Set::kMatmul.quantised[int(p.w.layout) - int(PackedLayout::kW4)];
   for (int32_t g = chunks.begin(chunk); g < chunks.end(chunk); g++) {
     const std::byte* w = p.w.data + g * group_bytes;
-    const std::byte* ahead = w + group_bytes;
-    const int32_t ahead_lines = g < last ? lines : 0;
+    const int32_t next = g + 1 < chunks.end(chunk) ? g + 1 : chunks.begin(context.after(chunk));
+    const std::byte* ahead = p.w.data + next * group_bytes;
+    const int32_t ahead_lines = next < chunks.groups ? lines : 0;
     for (int32_t t = 0; t < tiles.n; t++) {
       const int32_t row = tiles.first(t);
       bodies[tiles.rows(t) - 1](w, p.x_q8 + int64_t(row) * blocks, blocks, p.y + row * p.ldy + 16 * g, p.ldy,

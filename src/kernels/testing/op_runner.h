@@ -63,7 +63,7 @@ class OpRunner {
         OpContext context{.worker = worker, .scratch = {scratch_[worker].data(), scratch_[worker].size()}};
         for (int32_t i; (i = next.fetch_add(1)) < chunks;) {
           context.begin = order == Order::kBackward ? chunks - 1 - i : i;
-          context.end = context.begin + 1;
+          context.end = context.next = context.begin + 1;
           op.run(op.params, context.begin, context);
         }
       };
