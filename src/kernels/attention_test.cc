@@ -77,10 +77,13 @@ struct Pool {
   void copy_position(const Sequences& s, size_t slot, int32_t position, int32_t page) {
     const int32_t dim = s.shape.head_dim, heads = s.shape.n_kv_heads;
     for (int32_t h = 0; h < heads; h++) {
-      const size_t to = size_t(((page * heads + h) * page_size + position % page_size) * dim);
+      const int64_t to = int64_t(page * heads + h) * page_size * dim;
+      const int32_t offset = position % page_size;
       const size_t from = size_t((position * heads + h) * dim);
-      std::copy_n(&s.k[slot][from], dim, &k[to]);
-      std::copy_n(&s.v[slot][from], dim, &v[to]);
+      for (int32_t d = 0; d < dim; d++) {
+        k[size_t(to + k_element(page_size, dim, offset, d))] = s.k[slot][from + size_t(d)];
+        v[size_t(to + int64_t(offset) * dim + d)] = s.v[slot][from + size_t(d)];
+      }
     }
   }
 };

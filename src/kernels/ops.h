@@ -109,8 +109,20 @@ enum class RopeStyle {
 
 enum class KvDtype { kF16, kBF16 };
 
-// One layer's part of the paged KV cache. Element (page, kv_head, offset in page, d) of K is at
-// k[((page * n_kv_heads + kv_head) * page_size + offset) * head_dim + d]; V likewise.
+// Positions whose K elements lie side by side: with pages of 16, 32, ... 16 positions are the lanes of a
+// vector, so that scores need no shuffles; with other page sizes K is a row per position, and attention has
+// to transpose it (about three times the time).
+inline constexpr int32_t k_lanes(int32_t page_size) {
+  return page_size % 16 == 0 ? 16 : 1;
+}
+// Element (offset in page, d) of the K of one page and head.
+inline constexpr int64_t k_element(int32_t page_size, int32_t head_dim, int32_t offset, int32_t d) {
+  const int32_t lanes = k_lanes(page_size);
+  return (int64_t(offset / lanes) * head_dim + d) * lanes + offset % lanes;
+}
+
+// One layer's part of the paged KV cache. Page and head begin at k[(page * n_kv_heads + kv_head) * page_size
+// * head_dim]; there K is in the order of k_element, V is [offset in page][head_dim].
 struct KvLayer {
   uint16_t* k;
   uint16_t* v;
@@ -152,7 +164,7 @@ inline constexpr int32_t kKvBlock =
 
 // Causal attention of each row over positions max(0, pos - window + 1) .. pos of its sequence (window 0:
 // all), grouped heads. Per row, head and KV block b (positions 64 b .. 64 b + 63, masked ones left out, never
-// read): s_j = scale * dot(q, k_j) (16 lanes over d with fma, fixed tree); m_b = max s_j; p_j = exp(s_j -
+// read): s_j = scale * dot(q, k_j) (fma over d, ascending, from 0); m_b = max s_j; p_j = exp(s_j -
 // m_b); l_b = sum p_j (lane j % 16 in order of j, fixed tree: a serial sum would wait 64 additions); o_b[d] =
 // fma(p_j, v_j[d], o_b[d]) in order of j from 0. The first block that has a position is the state (m, l, o);
 // later ones are combined in ascending order: m' = max(m, m_b), c = exp(m - m'), c_b = exp(m_b - m'), l =

@@ -350,11 +350,13 @@ void expect_rope_values(const RopeKvCase& c, const KvOutputs& before, const KvOu
     for (int32_t h = 0; h < c.n_kv_heads; h++) {
       const auto k = rope_head(c, row + (c.n_heads + h) * c.head_dim, c.k_norm.data(), cos_sin);
       const float* v = row + (c.n_heads + c.n_kv_heads + h) * c.head_dim;
-      const int64_t at = ((page * c.n_kv_heads + h) * c.page_size + position % c.page_size) * c.head_dim;
+      const int64_t at = (page * c.n_kv_heads + h) * c.page_size * c.head_dim;
+      const int32_t offset = position % c.page_size;
       for (int32_t d = 0; d < c.head_dim; d++) {
-        ASSERT_NEAR(kv_value(c.dtype, got.k[size_t(at + d)]), k[size_t(d)],
+        const int64_t k_at = at + k_element(c.page_size, c.head_dim, offset, d);
+        ASSERT_NEAR(kv_value(c.dtype, got.k[size_t(k_at)]), k[size_t(d)],
                     tolerance * std::abs(k[size_t(d)]) + 2e-5);
-        ASSERT_NEAR(kv_value(c.dtype, got.v[size_t(at + d)]), double(v[d]),
+        ASSERT_NEAR(kv_value(c.dtype, got.v[size_t(at + int64_t(offset) * c.head_dim + d)]), double(v[d]),
                     tolerance * std::abs(double(v[d])) + 1e-7);
       }
     }

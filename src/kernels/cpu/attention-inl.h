@@ -1,9 +1,9 @@
 // Paged attention with grouped heads, written on the 16 lanes of a cpu/vec_*.h, which is included first. The
 // order of arithmetic is in kernels/ops.h (AttentionParams).
 //
-// A "query" is one head of one row: query i is row i / group, head i % group. All queries of a job share each
-// K and V row that is read: 16 K rows at a time are converted once to scratch, V rows are converted in
-// registers for up to kPvQueries queries.
+// A "query" is one head of one row: query i is row i / group, head i % group. Up to kPvQueries queries share
+// each piece of K and V that is read and converted, in registers. A vector of K holds one element of 16
+// positions (k_element of kernels/ops.h), a vector of V 16 elements of one position.
 #pragma once
 
 #include "kernels/cpu/bodies.h"
@@ -16,10 +16,16 @@ constexpr int32_t kBlock = 64;  // kKvBlock of kernels/ops.h
 constexpr int32_t kMaxQueries = AttentionJob::kMaxQueries;
 
 struct LoadF16 {
+  using Element = uint16_t;
   static V load(const uint16_t* p) { return load_f16(p); }
 };
 struct LoadBf16 {
+  using Element = uint16_t;
   static V load(const uint16_t* p) { return load_bf16(p); }
+};
+struct LoadF32 {
+  using Element = float;
+  static V load(const float* p) { return gapless::load(p); }
 };
 
 inline int32_t window_begin(const AttentionJob& job, int32_t row) {
@@ -32,8 +38,14 @@ inline void fetch(const void* p) {
   asm volatile("prefetcht1 %0" ::"m"(*static_cast<const char*>(p)));
 }
 
+// Are 16 positions of K the lanes of a vector?
+inline bool k_has_lanes(const AttentionJob& job) {
+  return job.page_size % 16 == 0;
+}
+
 // The part of a KV block that some row of a job sees: positions from .. to - 1, relative to the block, and
-// where their rows are.
+// where their rows are. Where K has lanes, also those of the other positions of their groups of 16: at[16 g]
+// is then where group g begins, in K and V alike.
 struct BlockRows {
   const AttentionJob* job;
   int32_t from, to;
@@ -44,8 +56,10 @@ struct BlockRows {
     job = &j;
     from = begin > 0 ? begin : 0;
     to = end < kBlock ? end : kBlock;
-    int32_t page = (block + from) / j.page_size, offset = (block + from) % j.page_size;
-    for (int32_t i = from; i < to; i++) {
+    const int32_t first = k_has_lanes(j) ? from / 16 * 16 : from;
+    const int32_t last = k_has_lanes(j) ? (to + 15) / 16 * 16 : to;
+    int32_t page = (block + first) / j.page_size, offset = (block + first) % j.page_size;
+    for (int32_t i = first; i < last; i++) {
       at[i] = int64_t(j.pages[page]) * j.page_stride + int64_t(offset) * j.head_dim;
       if (++offset == j.page_size) {
         offset = 0;
@@ -70,19 +84,26 @@ struct Pace {
       : rows(&r), base(b), done(r.from), due(r.from << 16 | 0xffff), step((r.to - r.from) * 65536 / calls) {}
   void next() {
     due += step;
-    for (; done < due >> 16; done++)
+    for (; done < due >> 16 && done < rows->to; done++)
       for (int32_t d = 0; d < rows->job->head_dim; d += 32) fetch(base + rows->at[done] + d);
   }
 };
+
+// The groups of 16 positions that the rows belong to.
+inline int32_t groups(const BlockRows& rows) {
+  return (rows.to + 15) / 16 - rows.from / 16;
+}
+// Elements of K between two rounds of prefetches.
+constexpr int32_t kPaceElements = 4;
 
 // The state of a job while it walks through the KV blocks.
 struct Walk {
   const AttentionJob& job;
   int32_t queries;
-  float* o;       // [query][head_dim]
-  float* p;       // [query][kBlock] scores, then weights
-  float* k_rows;  // [head_dim / 16][16][16]
-  int32_t block;  // first position of the current block
+  float* o;        // [query][head_dim]
+  float* p;        // [query][kBlock] scores, then weights
+  float* k_group;  // [head_dim][16]: a group of K without lanes, transposed
+  int32_t block;   // first position of the current block
   BlockRows rows[2];
   const BlockRows* now = &rows[1];  // of this block
   BlockRows* ahead = &rows[0];      // of the block to come
@@ -96,7 +117,7 @@ struct Walk {
         queries(j.rows * j.group),
         o(j.scratch),
         p(o + int64_t(kMaxQueries) * j.head_dim),
-        k_rows(p + kMaxQueries * kBlock) {
+        k_group(p + kMaxQueries * kBlock) {
     for (int32_t i = 0; i < kMaxQueries; i++) m[i] = l[i] = m_b[i] = l_b[i] = 0;
   }
 
@@ -124,40 +145,93 @@ void enter_block(Walk& w, int32_t block, int32_t end) {
   if (last && !w.job.next) return;
   const AttentionJob& job = last ? *w.job.next : w.job;
   w.ahead->locate(job, last ? window_begin(job, 0) / kBlock * kBlock : block + kBlock);
-  w.k_ahead = Pace(*w.ahead, job.k, ((w.now->to + 15) / 16 - w.now->from / 16) * w.queries);
+  const int32_t tiles = k_has_lanes(w.job) ? (groups(*w.now) + kQkVectors - 1) / kQkVectors : groups(*w.now);
+  w.k_ahead = Pace(*w.ahead, job.k, tiles * w.job.head_dim / kPaceElements);
   w.v_ahead = Pace(*w.ahead, job.v, w.now->to - w.now->from);
 }
 
+// Scores of Q queries and N groups of 16 positions: p[i * kBlock + 16 n + lane].
+template <class L, int Q, int N>
+void score_tile(const float* const* q, const typename L::Element* const* k, int32_t dim, float scale,
+                float* p, Pace* ahead) {
+  V acc[Q][N];
+  _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
+      acc[i][n] = zero();
+  for (int32_t begin = 0; begin < dim; begin += kPaceElements) {
+    if (ahead) ahead->next();
+    for (int32_t d = begin; d < begin + kPaceElements; d++)
+      _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) {
+        const V key = L::load(k[n] + 16 * d);
+        _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) acc[i][n] = fma(set1(q[i][d]), key, acc[i][n]);
+      }
+  }
+  const V factor = set1(scale);
+  _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
+      store(p + i * kBlock + 16 * n, mul(factor, acc[i][n]));
+}
+
 template <class L>
-void load_k_rows(const Walk& w, int32_t j0) {
-  const int32_t dim = w.job.head_dim;
-  for (int32_t j = 0; j < 16; j++) {
-    float* out = w.k_rows + 16 * j;
-    if (j0 + j < w.now->from || j0 + j >= w.now->to) {
-      for (int32_t d = 0; d < dim; d += 16) store(out + 16 * d, zero());
-      continue;
+using ScoreTile = void (*)(const float* const*, const typename L::Element* const*, int32_t, float, float*,
+                           Pace*);
+template <class L, int Q>
+constexpr ScoreTile<L> kScoreTilesOf[] = {
+    score_tile<L, Q, 1>,   score_tile < L, Q, kQkVectors<2 ? 1 : 2>, score_tile < L, Q,
+    kQkVectors<3 ? 1 : 3>, score_tile < L, Q, kQkVectors<4 ? 1 : 4>};
+template <class L>
+constexpr const ScoreTile<L>* kScoreTiles[] = {
+    kScoreTilesOf<L, 1>,   kScoreTilesOf<L, 2>,   kScoreTilesOf<L, 3>,
+    kScoreTilesOf < L,     kPvQueries<4 ? 1 : 4>, kScoreTilesOf < L,
+    kPvQueries<5 ? 1 : 5>, kScoreTilesOf < L,     kPvQueries<6 ? 1 : 6>};
+
+// Groups begin .. end - 1 of the block, which lie at k[0], k[1], ..., for every query that sees any of them.
+template <class L>
+void score_groups(Walk& w, const typename L::Element* const* k, int32_t begin, int32_t end) {
+  const AttentionJob& job = w.job;
+  for (int32_t query = 0; query < w.queries;) {
+    const int32_t left = w.queries - query, take = left < kPvQueries ? left : kPvQueries;
+    const int32_t from = w.row_from(query / job.group) / 16,
+                  to = (w.row_to((query + take - 1) / job.group) + 15) / 16;
+    const float* q[kPvQueries];
+    for (int32_t i = 0; i < take; i++)
+      q[i] = job.q + (query + i) / job.group * job.q_row + int64_t((query + i) % job.group) * job.head_dim;
+    for (int32_t g = from > begin ? from : begin; g < (to < end ? to : end);) {
+      const int32_t rest = (to < end ? to : end) - g, n = rest < kQkVectors ? rest : kQkVectors;
+      kScoreTiles<L>[take - 1][n - 1](q, k + (g - begin), job.head_dim, job.scale,
+                                      w.p + int64_t(query) * kBlock + 16 * g,
+                                      query == 0 ? &w.k_ahead : nullptr);
+      g += n;
     }
-    const uint16_t* k = w.job.k + w.now->at[j0 + j];
-    for (int32_t d = 0; d < dim; d += 16) store(out + 16 * d, L::load(k + d));
+    query += take;
+  }
+}
+
+// K is a row per position: 16 of them are transposed into scratch.
+template <class L>
+void transpose_group(const Walk& w, int32_t group) {
+  for (int32_t j = 0; j < 16; j++) {
+    const int32_t position = 16 * group + j;
+    const bool here = position >= w.now->from && position < w.now->to;
+    for (int32_t d = 0; d < w.job.head_dim; d += 16) {
+      alignas(64) float row[16];
+      store(row, here ? L::load(w.job.k + w.now->at[position] + d) : zero());
+      for (int32_t i = 0; i < 16; i++) w.k_group[(d + i) * 16 + j] = row[i];
+    }
   }
 }
 
 template <class L>
 void scores(Walk& w) {
-  const AttentionJob& job = w.job;
-  const V factor = set1(job.scale);
-  for (int32_t j0 = w.now->from / 16 * 16; j0 < w.now->to; j0 += 16) {
-    load_k_rows<L>(w, j0);
-    for (int32_t row = 0; row < job.rows; row++) {
-      if (w.row_from(row) >= j0 + 16 || w.row_to(row) <= j0) continue;
-      for (int32_t h = 0; h < job.group; h++) {
-        const int32_t query = row * job.group + h;
-        w.k_ahead.next();
-        const float* q = job.q + row * job.q_row + int64_t(h) * job.head_dim;
-        const V s = dot16(q, w.k_rows, job.head_dim);
-        store(w.p + int64_t(query) * kBlock + j0, mul(factor, s));
-      }
-    }
+  const int32_t begin = w.now->from / 16, end = begin + groups(*w.now);
+  if (k_has_lanes(w.job)) {
+    const uint16_t* k[kBlock / 16];
+    for (int32_t g = begin; g < end; g++) k[g - begin] = w.job.k + w.now->at[16 * g];
+    score_groups<L>(w, k, begin, end);
+    return;
+  }
+  const float* const k = w.k_group;
+  for (int32_t g = begin; g < end; g++) {
+    transpose_group<L>(w, g);
+    score_groups<LoadF32>(w, &k, g, g + 1);
   }
 }
 

@@ -138,12 +138,16 @@ void rope_kv_row(const RopeKvParams& p, int32_t i) {
     if (p.q_norm) normalise(Set::kRows, head, p.q_norm, dim, p.eps, head);
     rope(head, cos_sin, p.rope_half);
   }
-  int64_t at = (page * kv.n_kv_heads * kv.page_size + position % kv.page_size) * dim;
+  const int32_t offset = position % kv.page_size, lanes = k_lanes(kv.page_size);
+  int64_t at = page * kv.n_kv_heads * kv.page_size * dim;
   for (int32_t h = 0; h < kv.n_kv_heads; h++, head += dim, at += int64_t(kv.page_size) * dim) {
     if (p.k_norm) normalise(Set::kRows, head, p.k_norm, dim, p.eps, head);
     rope(head, cos_sin, p.rope_half);
-    to_kv(head, dim, kv.k + at);
-    to_kv(head + int64_t(kv.n_kv_heads) * dim, dim, kv.v + at);
+    uint16_t k[kMaxHeadDim];
+    to_kv(head, dim, k);
+    uint16_t* to = kv.k + at + k_element(kv.page_size, dim, offset, 0);
+    for (int32_t d = 0; d < dim; d++) to[int64_t(d) * lanes] = k[d];
+    to_kv(head + int64_t(kv.n_kv_heads) * dim, dim, kv.v + at + int64_t(offset) * dim);
   }
 }
 template <class Set>

@@ -13,9 +13,9 @@ struct V {
   __m256 lo, hi;
 };
 
-// Queries x vectors of head_dim that attention keeps in registers while it sums values: 12 sums of 16
-// registers.
-constexpr int kPvQueries = 3, kPvVectors = 2;
+// What attention keeps in registers: queries x vectors of head_dim while it sums values (12 sums of 16
+// registers), queries x vectors of 16 positions while it computes scores.
+constexpr int kPvQueries = 3, kPvVectors = 2, kQkVectors = 2;
 
 inline V zero() {
   return {_mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -183,38 +183,6 @@ inline uint32_t absmax_bits(const float* x) {
   const __m128i a = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
   const __m128i b = _mm_max_epi32(a, _mm_shuffle_epi32(a, 0x4E));
   return uint32_t(_mm_cvtsi128_si32(_mm_max_epi32(b, _mm_shuffle_epi32(b, 0xB1))));
-}
-
-// One level of the fixed tree for pairs of vectors, within and across 128-bit halves.
-inline __m256 tree_4(__m256 a, __m256 b) {
-  return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-}
-inline __m256 tree_2(__m256 a, __m256 b) {
-  return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xEE));
-}
-inline __m256 tree_1(__m256 a, __m256 b) {
-  return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
-}
-
-// Four dots (K rows 0, 4, 1, 5 from k on), summed down to two lanes each.
-inline __m256 dot4(const float* q, const float* k, int32_t n) {
-  V acc[4];
-  _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] = zero();
-  for (int32_t i = 0; i < n; i += 16, k += 256) {
-    const V v = load(q + i);
-    _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] =
-        fma(v, load(k + 16 * (j / 2 + j % 2 * 4)), acc[j]);
-  }
-  __m256 sum[4];
-  _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) sum[j] = _mm256_add_ps(acc[j].lo, acc[j].hi);
-  return tree_2(tree_4(sum[0], sum[1]), tree_4(sum[2], sum[3]));
-}
-
-// Lane j = dot(q, K row j) over n elements (a multiple of 16), in the order of numeric::dot; k is [n / 16][16
-// rows][16].
-inline V dot16(const float* q, const float* k, int32_t n) {
-  return {tree_1(dot4(q, k, n), dot4(q, k + 2 * 16, n)),
-          tree_1(dot4(q, k + 8 * 16, n), dot4(q, k + 10 * 16, n))};
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace {
 
 using V = __m512;
 
-// Queries x vectors of head_dim that attention keeps in registers while it sums values: 24 sums + 4 values +
-// 1 weight.
-constexpr int kPvQueries = 6, kPvVectors = 4;
+// What attention keeps in registers: queries x vectors of head_dim while it sums values (24 sums + 4 values +
+// 1 weight), queries x vectors of 16 positions while it computes scores.
+constexpr int kPvQueries = 6, kPvVectors = 4, kQkVectors = 4;
 
 inline V zero() {
   return _mm512_setzero_ps();
@@ -135,36 +135,6 @@ inline uint32_t absmax_bits(const float* x) {
   const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
   const __m512i b = _mm512_and_si512(_mm512_loadu_si512(x + 16), magnitude);
   return uint32_t(_mm512_reduce_max_epi32(_mm512_max_epi32(a, b)));
-}
-
-// One level of the fixed tree for pairs of vectors: halves, quarters, ... of a and b, added and laid side by
-// side.
-inline V tree_8(V a, V b) {
-  return add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
-}
-inline V tree_4(V a, V b) {
-  return add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
-}
-inline V tree_2(V a, V b) {
-  return add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
-}
-inline V tree_1(V a, V b) {
-  return add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
-}
-
-// Lane j = dot(q, K row j) over n elements (a multiple of 16), in the order of numeric::dot; k is [n / 16][16
-// rows][16]. 15 tree steps serve 16 dots: one by one they would cost as much as the products of a head of 64.
-inline V dot16(const float* q, const float* k, int32_t n) {
-  V acc[16];
-  _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = zero();
-  for (int32_t i = 0; i < n; i += 16, k += 256) {
-    const V v = load(q + i);
-    _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) acc[j] = fma(v, load(k + 16 * j), acc[j]);
-  }
-  V quarter[4];
-  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) quarter[i] =
-      tree_4(tree_8(acc[i], acc[4 + i]), tree_8(acc[8 + i], acc[12 + i]));
-  return tree_1(tree_2(quarter[0], quarter[1]), tree_2(quarter[2], quarter[3]));
 }
 
 }  // namespace

@@ -6,29 +6,38 @@
 namespace gapless {
 namespace {
 
+float kv_to_f32(KvDtype dtype, uint16_t x) {
+  return dtype == KvDtype::kF16 ? numeric::f16_to_f32(x) : numeric::bf16_to_f32(x);
+}
+
 struct Partial {
   float m = 0, l = 0;
   float o[kMaxHeadDim] = {};
 };
 
-const uint16_t* kv_row(const KvLayer& kv, const uint16_t* base, int32_t slot, int32_t kv_head,
-                       int32_t position) {
+// Where the page of a position begins, for one head.
+int64_t page_begin(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position) {
   const int64_t page = kv.page_table[slot * kv.ld_page_table + position / kv.page_size];
-  return base + ((page * kv.n_kv_heads + kv_head) * kv.page_size + position % kv.page_size) * kv.head_dim;
+  return (page * kv.n_kv_heads + kv_head) * kv.page_size * kv.head_dim;
 }
-
-void to_f32(const KvLayer& kv, const uint16_t* row, float* out) {
-  for (int32_t d = 0; d < kv.head_dim; d++)
-    out[d] = kv.dtype == KvDtype::kF16 ? numeric::f16_to_f32(row[d]) : numeric::bf16_to_f32(row[d]);
+float k_at(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position, int32_t d) {
+  const int64_t element = k_element(kv.page_size, kv.head_dim, position % kv.page_size, d);
+  return kv_to_f32(kv.dtype, kv.k[page_begin(kv, slot, kv_head, position) + element]);
+}
+float v_at(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position, int32_t d) {
+  const int64_t element = int64_t(position % kv.page_size) * kv.head_dim + d;
+  return kv_to_f32(kv.dtype, kv.v[page_begin(kv, slot, kv_head, position) + element]);
 }
 
 // Positions first .. last, all in one KV block.
 Partial block_partial(const AttentionParams& p, const float* q, int32_t slot, int32_t kv_head, int32_t first,
                       int32_t last) {
-  float row[kMaxHeadDim], s[kKvBlock] = {};
+  float s[kKvBlock] = {};
   for (int32_t j = first; j <= last; j++) {
-    to_f32(p.kv, kv_row(p.kv, p.kv.k, slot, kv_head, j), row);
-    s[j - first] = p.scale * numeric::dot(q, row, p.kv.head_dim);
+    float dot = 0;
+    for (int32_t d = 0; d < p.kv.head_dim; d++)
+      dot = numeric::fma(q[d], k_at(p.kv, slot, kv_head, j, d), dot);
+    s[j - first] = p.scale * dot;
   }
   Partial out;
   out.m = s[0];
@@ -37,8 +46,8 @@ Partial block_partial(const AttentionParams& p, const float* q, int32_t slot, in
   for (int32_t j = first; j <= last; j++) {
     const float weight = numeric::exp(s[j - first] - out.m);
     lanes[j % 16] += weight;
-    to_f32(p.kv, kv_row(p.kv, p.kv.v, slot, kv_head, j), row);
-    for (int32_t d = 0; d < p.kv.head_dim; d++) out.o[d] = numeric::fma(weight, row[d], out.o[d]);
+    for (int32_t d = 0; d < p.kv.head_dim; d++)
+      out.o[d] = numeric::fma(weight, v_at(p.kv, slot, kv_head, j, d), out.o[d]);
   }
   out.l = numeric::tree_sum(lanes);
   return out;

@@ -137,10 +137,11 @@ void rope_kv_row(const RopeKvParams& p, int32_t i, OpContext&) {
   for (int32_t h = 0; h < p.n_heads; h++) norm_and_rope(p, p.q_norm, cos_sin, q + int64_t(h) * kv.head_dim);
   for (int32_t h = 0; h < kv.n_kv_heads; h++) {
     norm_and_rope(p, p.k_norm, cos_sin, k + int64_t(h) * kv.head_dim);
-    const int64_t at = ((page * kv.n_kv_heads + h) * kv.page_size + position % kv.page_size) * kv.head_dim;
+    const int64_t at = (page * kv.n_kv_heads + h) * kv.page_size * kv.head_dim;
+    const int32_t offset = position % kv.page_size;
     for (int32_t d = 0; d < kv.head_dim; d++) {
-      kv.k[at + d] = round(k[int64_t(h) * kv.head_dim + d]);
-      kv.v[at + d] = round(v[int64_t(h) * kv.head_dim + d]);
+      kv.k[at + k_element(kv.page_size, kv.head_dim, offset, d)] = round(k[int64_t(h) * kv.head_dim + d]);
+      kv.v[at + int64_t(offset) * kv.head_dim + d] = round(v[int64_t(h) * kv.head_dim + d]);
     }
   }
 }
