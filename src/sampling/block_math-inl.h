@@ -18,6 +18,25 @@ constexpr int kMaxLanes = sizeof(M) / sizeof(float);
 
 constexpr float kLowest = -__builtin_inff();
 
+M larger(M a, M b) {
+  return a > b ? a : b;
+}
+
+// By halves: taking the lanes one by one cost four times as long as reading them from memory.
+float largest_lane(M m) {
+#if defined(__AVX512F__)
+  m = larger(m, __builtin_shufflevector(m, m, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  m = larger(m, __builtin_shufflevector(m, m, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3));
+  m = larger(m, __builtin_shufflevector(m, m, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1));
+#elif defined(__AVX2__)
+  m = larger(m, __builtin_shufflevector(m, m, 4, 5, 6, 7, 0, 1, 2, 3));
+  m = larger(m, __builtin_shufflevector(m, m, 2, 3, 0, 1, 2, 3, 0, 1));
+#else
+  m = larger(m, __builtin_shufflevector(m, m, 2, 3, 0, 1));
+#endif
+  return m[0] > m[1] ? m[0] : m[1];
+}
+
 // Of what is not NaN; -inf if nothing is.
 float group_maximum(const float* x, int32_t n) {
   M m = kLowest - M{};
@@ -26,8 +45,7 @@ float group_maximum(const float* x, int32_t n) {
     const M v = *reinterpret_cast<const M*>(x + i);
     m = v > m ? v : m;
   }
-  float result = kLowest;
-  for (int l = 0; l < kMaxLanes; ++l) result = m[l] > result ? m[l] : result;
+  float result = largest_lane(m);
   for (; i < n; ++i) result = x[i] > result ? x[i] : result;
   return result;
 }

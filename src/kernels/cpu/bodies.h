@@ -35,11 +35,14 @@ struct RowBodies {
   void (*scale_only)(const float* x, float r, int32_t n, float* y);
   // y += x
   void (*add)(const float* x, int32_t n, float* y);
-  // Block b goes to out[b * stride].
-  void (*quantise)(const float* x, int32_t blocks, Q8Block* out, int64_t stride);
+  // Block b goes to out[b * stride]; what it rounds away, x - s * q (two roundings), to low[b * stride]
+  // unless low is null.
+  void (*quantise)(const float* x, int32_t blocks, Q8Block* out, Q8Block* low, int64_t stride);
   void (*gated[2])(const float* gate, const float* up, int32_t n, float* y);  // [Activation]
-  void (*rope[2])(float* head, const float* cos_sin, int32_t half);           // [RopeStyle]
-  void (*to_kv[2])(const float* x, int32_t n, uint16_t* out);                 // [KvDtype]
+  // `n` heads of `dim` floats behind one another: RMS norm with `weight` first, unless it is null.
+  void (*rope[2])(float* heads, int32_t n, int32_t dim, const float* weight, float eps, const float* cos_sin,
+                  int32_t half);                               // [RopeStyle]
+  void (*to_kv[2])(const float* x, int32_t n, uint16_t* out);  // [KvDtype]
 };
 
 // Attention of `rows` consecutive positions of one sequence, `group` query heads that share a KV head; rows *

@@ -15,16 +15,23 @@ inline float* scratch_floats(OpContext& context, int64_t n) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
 
-// Rows in chunks of about `elements` activations: enough work (half a microsecond) to pay for handing a chunk
-// out.
+// Rows in equal chunks of about `elements` activations: enough work (half a microsecond) to pay for handing a
+// chunk out. Equal, because with few rows the longest chunk is what the others wait for; and not many more
+// chunks than any machine has workers.
 struct RowChunks {
-  int32_t rows, per_chunk;
+  static constexpr int32_t kMost = 64;
+  int32_t rows, n;
   RowChunks(int32_t rows, int32_t dim, int32_t elements)
-      : rows(rows), per_chunk(std::max(1, elements / std::max(1, dim))) {}
-  int32_t count() const { return (rows + per_chunk - 1) / per_chunk; }
-  int32_t begin(int32_t chunk) const { return chunk * per_chunk; }
-  int32_t end(int32_t chunk) const { return std::min(rows, (chunk + 1) * per_chunk); }
+      : rows(rows),
+        n(int32_t(std::min<int64_t>({rows, kMost, (int64_t(rows) * dim + elements - 1) / elements}))) {}
+  int32_t count() const { return n; }
+  int32_t begin(int32_t chunk) const { return int32_t(int64_t(rows) * chunk / n); }
+  int32_t end(int32_t chunk) const { return begin(chunk + 1); }
 };
+
+// From this many tiles on, a chunk is a tile of the int8 output: blocks are 48 bytes, so rows of one tile
+// share cache lines, which two workers would take from each other.
+inline constexpr int32_t kWholeTiles = 4;
 
 // Elements first .. first + n - 1 of an output row; y may already be where they belong. first and n are
 // multiples of 32 with q8.
@@ -34,14 +41,7 @@ inline void emit(const RowBodies& bodies, const ActOut& out, const ActivationTil
   if (!out.q8) return;
   const auto place = tiles.place(row, out.dim / 32);
   const size_t at = place.first + size_t(first / 32) * place.stride;
-  bodies.quantise(y, n / 32, out.q8 + at, int64_t(place.stride));
-  if (!out.q8_low) return;
-  for (int32_t b = 0; b < n / 32; b++) {
-    const Q8Block& high = out.q8[at + size_t(b) * place.stride];
-    float rest[32];
-    for (int32_t i = 0; i < 32; i++) rest[i] = y[32 * b + i] - high.s * float(high.q[i]);
-    bodies.quantise(rest, 1, out.q8_low + at + size_t(b) * place.stride, 1);
-  }
+  bodies.quantise(y, n / 32, out.q8 + at, out.q8_low ? out.q8_low + at : nullptr, int64_t(place.stride));
 }
 
 // ---------------------------------------------------------------- embed, rope_table: nothing to gain from
@@ -96,7 +96,10 @@ inline void normalise(const RowBodies& bodies, const float* x, const float* weig
 }
 
 inline RowChunks rms_norm_rows(const RmsNormParams& p) {
-  return {p.rows.size(), p.out.dim, 2048};
+  RowChunks chunks(p.rows.size(), p.out.dim, 1280);
+  const ActivationTiles tiles(chunks.rows);
+  if (p.out.q8 && tiles.n >= kWholeTiles) chunks.n = tiles.n;
+  return chunks;
 }
 inline int32_t rms_norm_chunks(const RmsNormParams& p) {
   return rms_norm_rows(p).count();
@@ -134,15 +137,12 @@ void rope_kv_row(const RopeKvParams& p, int32_t i) {
   const auto rope = Set::kRows.rope[int(p.style)];
   const auto to_kv = Set::kRows.to_kv[int(kv.dtype)];
   float* head = p.qkv + i * p.ld;
-  for (int32_t h = 0; h < p.n_heads; h++, head += dim) {
-    if (p.q_norm) normalise(Set::kRows, head, p.q_norm, dim, p.eps, head);
-    rope(head, cos_sin, p.rope_half);
-  }
+  rope(head, p.n_heads, dim, p.q_norm, p.eps, cos_sin, p.rope_half);
+  head += int64_t(p.n_heads) * dim;
+  rope(head, kv.n_kv_heads, dim, p.k_norm, p.eps, cos_sin, p.rope_half);
   const int32_t offset = position % kv.page_size, lanes = k_lanes(kv.page_size);
   int64_t at = page * kv.n_kv_heads * kv.page_size * dim;
   for (int32_t h = 0; h < kv.n_kv_heads; h++, head += dim, at += int64_t(kv.page_size) * dim) {
-    if (p.k_norm) normalise(Set::kRows, head, p.k_norm, dim, p.eps, head);
-    rope(head, cos_sin, p.rope_half);
     uint16_t k[kMaxHeadDim];
     to_kv(head, dim, k);
     uint16_t* to = kv.k + at + k_element(kv.page_size, dim, offset, 0);
@@ -156,25 +156,38 @@ void rope_kv_run(const RopeKvParams& p, int32_t chunk, OpContext&) {
   for (int32_t i = chunks.begin(chunk); i < chunks.end(chunk); i++) rope_kv_row<Set>(p, i);
 }
 
-// ---------------------------------------------------------------- gated_activation: a row is cut into
-// pieces, so that one row keeps several workers busy
+// ---------------------------------------------------------------- gated_activation: a chunk is a tile of
+// rows times a piece of their columns, so that one row keeps several workers busy
 
-inline constexpr int32_t kGatedPiece = 768;  // a multiple of 32; about half a microsecond
+inline constexpr int32_t kGatedElements = 2560;  // per chunk; about a microsecond
 
-inline int32_t gated_pieces(const GatedActivationParams& p) {
-  return (p.out.dim + kGatedPiece - 1) / kGatedPiece;
-}
+struct GatedChunks {
+  ActivationTiles tiles;
+  int32_t dim, piece, pieces;
+  explicit GatedChunks(const GatedActivationParams& p) : tiles(p.rows.size()), dim(p.out.dim) {
+    const int64_t tile = int64_t(tiles.n ? tiles.rows(tiles.n - 1) : 0) * dim;
+    // An even number of pieces: two workers are the common case, and one tile their whole work. Two with many
+    // tiles: short pieces of rows read slowly.
+    const int64_t want = tiles.n >= kWholeTiles ? 2 : std::max<int64_t>(2, tile / kGatedElements / 2 * 2);
+    piece = int32_t((dim + want - 1) / want + 31) / 32 * 32;
+    pieces = (dim + piece - 1) / piece;
+  }
+};
 inline int32_t gated_chunks(const GatedActivationParams& p) {
-  return p.rows.size() * gated_pieces(p);
+  const GatedChunks chunks(p);
+  return chunks.tiles.n * chunks.pieces;
 }
 template <class Set>
 void gated_run(const GatedActivationParams& p, int32_t chunk, OpContext& context) {
-  const int32_t row = chunk / gated_pieces(p), first = chunk % gated_pieces(p) * kGatedPiece;
-  const int32_t n = std::min(kGatedPiece, p.out.dim - first);
-  const float* gate = p.gate_up + row * p.ld + first;
-  float* y = p.out.f32 ? p.out.f32 + row * p.out.ld + first : scratch_floats(context, n);
-  Set::kRows.gated[int(p.activation)](gate, gate + p.up_offset, n, y);
-  emit(Set::kRows, p.out, ActivationTiles(p.rows.size()), row, first, n, y);
+  const GatedChunks chunks(p);
+  const int32_t tile = chunk / chunks.pieces, first = chunk % chunks.pieces * chunks.piece;
+  const int32_t n = std::min(chunks.piece, p.out.dim - first);
+  for (int32_t row = chunks.tiles.first(tile); row < chunks.tiles.first(tile + 1); row++) {
+    const float* gate = p.gate_up + row * p.ld + first;
+    float* y = p.out.f32 ? p.out.f32 + row * p.out.ld + first : scratch_floats(context, n);
+    Set::kRows.gated[int(p.activation)](gate, gate + p.up_offset, n, y);
+    emit(Set::kRows, p.out, chunks.tiles, row, first, n, y);
+  }
 }
 
 }  // namespace gapless::cpu

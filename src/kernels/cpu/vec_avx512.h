@@ -91,6 +91,9 @@ inline V load_bf16(const uint16_t* p) {
   const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
+inline V load_i8(const int8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 inline void store_f16(uint16_t* p, V v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
@@ -121,9 +124,14 @@ inline void quantise_finite(const float* x, float absmax, Q8Block& out) {
   const V inverse = set1(127.f / absmax);
   const __m512i a = _mm512_cvtps_epi32(mul(load(x), inverse)),
                 b = _mm512_cvtps_epi32(mul(load(x + 16), inverse));
-  _mm_store_si128(reinterpret_cast<__m128i*>(out.q), _mm512_cvtepi32_epi8(a));
-  _mm_store_si128(reinterpret_cast<__m128i*>(out.q) + 1, _mm512_cvtepi32_epi8(b));
-  const int32_t half = _mm512_reduce_add_epi32(a), sum = half + _mm512_reduce_add_epi32(b);
+  const __m128i q0 = _mm512_cvtepi32_epi8(a), q1 = _mm512_cvtepi32_epi8(b);
+  _mm_store_si128(reinterpret_cast<__m128i*>(out.q), q0);
+  _mm_store_si128(reinterpret_cast<__m128i*>(out.q) + 1, q1);
+  // Sums of four bytes by the dot product with ones, then of the four sums of either half.
+  const __m128i zero = _mm_setzero_si128(), ones = _mm_set1_epi8(1);
+  const __m128i pairs = _mm_hadd_epi32(_mm_dpbusd_epi32(zero, ones, q0), _mm_dpbusd_epi32(zero, ones, q1));
+  const __m128i halves = _mm_hadd_epi32(pairs, pairs);
+  const int32_t half = _mm_cvtsi128_si32(halves), sum = half + _mm_extract_epi32(halves, 1);
   out.s = absmax / 127.f;
   out.s_sum = out.s * float(sum);
   out.minus128_sum = -128 * sum;
