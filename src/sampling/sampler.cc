@@ -29,7 +29,6 @@ size_t carve(SamplerWork& w, int32_t max_rows, std::byte* base) {
   take(w.raw, blocks);
   take(w.changed, blocks);
   take(w.group_max, blocks * kGroupsPerBlock);
-  take(w.top, blocks * kMaxTopLogprobs);
   take(w.log_sum_exp, rows);
   return used;
 }

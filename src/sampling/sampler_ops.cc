@@ -1,8 +1,10 @@
 #include "sampling/sampler_ops.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
+#include "base/check.h"
 #include "sampling/random.h"
 #include "sampling/token_mask.h"
 
@@ -10,7 +12,10 @@ namespace gapless {
 namespace {
 
 using P = SamplerOpParams;
-using TopToken = SamplerWork::TopToken;
+struct TopToken {
+  float logit;
+  int32_t id;
+};
 
 int32_t one_chunk(const P&) {
   return 1;
@@ -39,7 +44,6 @@ struct Row {
         changed(p.w.changed + int64_t(r) * p.w.n_blocks, size_t(p.w.n_blocks)),
         group_max(p.w.group_max + int64_t(r) * p.w.n_blocks * kGroupsPerBlock,
                   size_t(p.w.n_blocks) * kGroupsPerBlock),
-        top(p.w.top + int64_t(r) * p.w.n_blocks * kMaxTopLogprobs, size_t(p.w.n_blocks) * kMaxTopLogprobs),
         log_sum_exp(p.w.log_sum_exp[r]) {}
 
   bool sampled() const { return info.target == kSampleRow; }
@@ -54,7 +58,6 @@ struct Row {
   SampleResult& result;
   std::span<BlockStats> raw, changed;
   std::span<float> group_max;
-  std::span<TopToken> top;
   double& log_sum_exp;
 };
 
@@ -100,18 +103,26 @@ constexpr TopToken kNoToken{-std::numeric_limits<float>::infinity(), -1};
 void run_logprobs(const P& p, int32_t chunk, OpContext& context) {
   const Piece piece(p, p.w.raw_rows, chunk);
   const float* x = piece.row.logits + piece.begin;
-  float group_max[kGroupsPerBlock];
   BlockStats& stats = piece.row.raw[size_t(piece.block)];
-  stats.max = p.w.math->max(x, piece.n, group_max);
+  stats.max = p.w.math->max(x, piece.n, &piece.row.group_max[size_t(piece.block) * kGroupsPerBlock]);
   stats.sum = p.w.math->exp_sum(x, piece.n, stats.max.max, 1, block_scratch(context).data());
-  const int32_t n_top = piece.row.n_top(p.w.vocab);
-  if (n_top == 0) return;
-  const auto top = piece.row.top.subspan(size_t(piece.block) * kMaxTopLogprobs, size_t(n_top));
-  std::fill(top.begin(), top.end(), kNoToken);
-  for (int32_t g = 0; g * kMaxGroup < piece.n; ++g) {
-    if (!(group_max[g] > top.back().logit)) continue;
-    for (int32_t i = g * kMaxGroup; i < std::min(piece.n, (g + 1) * kMaxGroup); ++i)
-      insert_top(top, {x[i], piece.begin + i});
+}
+
+// The largest logits of a row, at most top.size() of them; what is left stays kNoToken. The n-th largest of
+// the group maxima is reached by at least n logits, so only groups that reach it are read: about n of them,
+// where the vocabulary has thousands.
+void find_top(const Row& row, int32_t vocab, std::span<float> maxima, std::span<TopToken> top) {
+  std::copy(row.group_max.begin(), row.group_max.end(), maxima.begin());
+  float cut = -std::numeric_limits<float>::infinity();
+  if (top.size() <= maxima.size()) {
+    const auto nth = maxima.begin() + ptrdiff_t(top.size()) - 1;
+    std::nth_element(maxima.begin(), nth, maxima.end(), std::greater<>());
+    cut = *nth;
+  }
+  for (size_t g = 0; g < row.group_max.size(); ++g) {
+    if (!(row.group_max[g] >= cut)) continue;
+    const int32_t begin = int32_t(g) * kMaxGroup;
+    for (int32_t i = begin; i < std::min(vocab, begin + kMaxGroup); ++i) insert_top(top, {row.logits[i], i});
   }
 }
 
@@ -119,26 +130,28 @@ float logprob(double logit, double log_sum_exp) {
   return float(logit - log_sum_exp);
 }
 
-void finish_logprobs(const P& p, const Row& row) {
+void finish_logprobs(const P& p, const Row& row, OpContext& context) {
   row.log_sum_exp = log_sum_exp(row.raw);
   const int32_t n_top = row.n_top(p.w.vocab);
   TopToken best[kMaxTopLogprobs];
   std::fill_n(best, n_top, kNoToken);
-  for (size_t b = 0; n_top > 0 && b < row.raw.size(); ++b)
-    for (const TopToken& token : row.top.subspan(b * kMaxTopLogprobs, size_t(n_top)))
-      insert_top({best, size_t(n_top)}, token);
+  if (n_top > 0) {
+    const std::span<float> maxima(reinterpret_cast<float*>(context.scratch.data()), row.group_max.size());
+    CHECK_LE(maxima.size_bytes(), context.scratch.size());
+    find_top(row, p.w.vocab, maxima, {best, size_t(n_top)});
+  }
   row.result.n_top = 0;
   for (int32_t i = 0; i < n_top && best[i].id >= 0; ++i)
     row.result.top[row.result.n_top++] = {best[i].id, logprob(double(best[i].logit), row.log_sum_exp)};
   if (!row.sampled()) row.result.logprob = logprob(double(row.logits[row.info.target]), row.log_sum_exp);
 }
 
-void run_change(const P& p, int32_t r, OpContext&) {
+void run_change(const P& p, int32_t r, OpContext& context) {
   const Row row(p, r);
   row.result.token = -1;
   row.result.logprob = 0;
   row.result.n_top = 0;
-  if (row.wants_logprobs()) finish_logprobs(p, row);
+  if (row.wants_logprobs()) finish_logprobs(p, row, context);
   if (row.sampled() && row.state.changes_logits()) row.state.change_logits(row.logits);
 }
 

@@ -1,9 +1,9 @@
 // The ops that sample a group of rows. Only sampler.cc includes this.
 //
 //   plan     1 chunk      which rows want logprobs, which are sampled
-//   logprobs row x block  maximum, sum of exponentials and most likely tokens of the raw logits, for rows
-//                         that want logprobs
-//   change   row          puts a row's logprobs together; bias, penalties and bans change the logits in place
+//   logprobs row x block  maxima and sum of exponentials of the raw logits, for rows that want logprobs
+//   change   row          a row's logprobs and most likely tokens; bias, penalties and bans change the logits
+//                         in place
 //   scan     row x block  the mask; maximum, and for a draw the sum of exponentials, of the changed logits
 //   finish   row          the token; the slot moves on
 #pragma once
@@ -25,12 +25,8 @@ struct SamplerWork {
   int32_t *raw_rows, *sampled_rows;  // lists of r
   BlockStats* raw;                   // [r][b]
   BlockStats* changed;               // [r][b]
-  float* group_max;                  // [r][b][kGroupsPerBlock] of the changed logits
-  struct TopToken {
-    float logit;
-    int32_t id;
-  };
-  TopToken* top;        // [r][b][kMaxTopLogprobs] of the raw logits
+  float* group_max;     // [r][b][kGroupsPerBlock]: of the raw logits from logprobs to change, then of the
+                        // changed ones
   double* log_sum_exp;  // [r]
 };
 
