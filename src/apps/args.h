@@ -104,6 +104,14 @@ struct BenchOverlapArgs {
   bool json = false;
 };
 
+struct BenchSamplingArgs {
+  std::vector<int32_t> vocab_sizes{49152, 262144};
+  std::vector<int32_t> rows{1, 8, 32};
+  std::vector<std::string> kinds;  // by default all
+  int32_t threads = 0;
+  bool json = false;
+};
+
 struct SelftestArgs {
   EngineArgs engine;
   LogArgs log{.level = "warn"};
@@ -147,6 +155,7 @@ void add_inspect_flags(CLI::App& app, InspectArgs& args);
 void add_bench_flags(CLI::App& app, BenchArgs& args);
 void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
 void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& args);
+void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& args);
 void add_selftest_flags(CLI::App& app, SelftestArgs& args);
 void add_trace_flags(CLI::App& app, TraceArgs& args);
 

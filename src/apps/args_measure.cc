@@ -1,5 +1,6 @@
-// Flags of the commands that compare the two loops.
+// Flags of the commands that compare the two loops, and of the sampler's benchmark.
 #include "apps/args.h"
+#include "apps/sampling_load.h"
 
 namespace gapless {
 
@@ -67,6 +68,23 @@ void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& a) {
        "Write what every thread and the device did in the last seconds: for Perfetto and `gapless trace`.");
   toggle(app, "--json", a.json, "off", "One JSON object instead of text.");
   add_log_flags(app, a.log);
+}
+
+void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& a) {
+  a.kinds = sampling_kinds();
+  flag(app, "--vocab-sizes", a.vocab_sizes, "N,...", "49152,262144", "Logits of each row.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 22));
+  flag(app, "--rows", a.rows, "N,...", "1,8,32", "Rows that a step samples.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  flag(app, "--kinds", a.kinds, "NAME,...", "all",
+       "What the requests ask for: greedy, temperature, top-p, top-p-flat, penalties, logprobs "
+       "(docs/performance.md).")
+      ->delimiter(',')
+      ->check(CLI::IsMember(sampling_kinds()));
+  flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads.")->check(CLI::Range(1, 1024));
+  toggle(app, "--json", a.json, "off", "One JSON object per row instead of a table.");
 }
 
 void add_selftest_flags(CLI::App& app, SelftestArgs& a) {

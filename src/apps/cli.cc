@@ -76,6 +76,8 @@ int dispatch(Cli& cli) {
   if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
   if (cli.command("bench")->get_subcommand("overlap")->parsed())
     return start_logging(cli.bench_overlap.log), run_bench_overlap(cli.bench_overlap);
+  if (cli.command("bench")->get_subcommand("sampling")->parsed())
+    return start_logging({}), run_bench_sampling(cli.bench_sampling);
   return start_logging(cli.bench.log), run_bench(cli.bench);
 }
 
@@ -101,6 +103,8 @@ Cli::Cli() {
   add_bench_overlap_flags(
       *bench_app->add_subcommand("overlap", "Compare the overlap loop with the normal one, in alternation."),
       bench_overlap);
+  add_bench_sampling_flags(
+      *bench_app->add_subcommand("sampling", "Measure the sampler alone, without a model."), bench_sampling);
   add_bench_flags(*bench_app, bench);
 }
 

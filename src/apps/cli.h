@@ -19,6 +19,7 @@ struct Cli {
   BenchArgs bench;
   BenchServeArgs bench_serve;
   BenchOverlapArgs bench_overlap;
+  BenchSamplingArgs bench_sampling;
   SelftestArgs selftest;
   TraceArgs trace;
   CLI::App app{"Gapless: an LLM inference server", "gapless"};
@@ -37,6 +38,7 @@ int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
 int run_bench_overlap(const BenchOverlapArgs& args);
+int run_bench_sampling(const BenchSamplingArgs& args);
 int run_selftest(const SelftestArgs& args);
 int run_trace(const TraceArgs& args);
 

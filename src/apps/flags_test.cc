@@ -177,6 +177,7 @@ TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
       {"bench", bench},
       {"bench serve", bench->get_subcommand("serve")},
       {"bench overlap", bench->get_subcommand("overlap")},
+      {"bench sampling", bench->get_subcommand("sampling")},
       {"selftest", cli.command("selftest")},
       {"trace", cli.command("trace")}};
   for (const auto& [title, app] : commands) {
