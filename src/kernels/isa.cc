@@ -2,7 +2,11 @@
 
 #if defined(GAPLESS_X86_KERNELS)
 #include <cpuid.h>
+#elif defined(GAPLESS_NEON_KERNELS)
+#include <sys/auxv.h>
 #endif
+
+#include <vector>
 
 #include "kernels/cpu/tables.h"
 #include "kernels/reference/reference.h"
@@ -10,14 +14,12 @@
 namespace gapless {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kReference, Isa::kAvx2, Isa::kAvx512};
-
-#if defined(GAPLESS_X86_KERNELS)
 struct Feature {
   const char* name;
   bool present;
 };
 
+#if defined(GAPLESS_X86_KERNELS)
 // Leaf 1, ECX bit 29. clang's probe does not know this one.
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -44,6 +46,24 @@ struct Features {
     return has_avx2() && avx512f.present && avx512bw.present && avx512vl.present && avx512dq.present &&
            avx512vnni.present;
   }
+  std::vector<Feature> all() const {
+    return {avx2, fma, f16c, avx512f, avx512bw, avx512vl, avx512dq, avx512vnni};
+  }
+};
+#elif defined(GAPLESS_NEON_KERNELS)
+struct Features {
+  Feature neon, dotprod;
+  static Features detect() {
+    const unsigned long capabilities = getauxval(AT_HWCAP);
+    return {{"neon", (capabilities & HWCAP_ASIMD) != 0}, {"dotprod", (capabilities & HWCAP_ASIMDDP) != 0}};
+  }
+  bool has_neon() const { return neon.present && dotprod.present; }
+  std::vector<Feature> all() const { return {neon, dotprod}; }
+};
+#else
+struct Features {
+  static Features detect() { return {}; }
+  std::vector<Feature> all() const { return {}; }
 };
 #endif
 
@@ -54,13 +74,16 @@ const OpTable* op_table(Isa isa) {
   static const Features features = Features::detect();
   if (isa == Isa::kAvx512) return features.has_avx512() ? &avx512_op_table() : nullptr;
   if (isa == Isa::kAvx2) return features.has_avx2() ? &avx2_op_table() : nullptr;
+#elif defined(GAPLESS_NEON_KERNELS)
+  static const Features features = Features::detect();
+  if (isa == Isa::kNeon) return features.has_neon() ? &neon_op_table() : nullptr;
 #endif
   return isa == Isa::kReference ? &reference_op_table() : nullptr;
 }
 
 Isa best_isa() {
   Isa best = Isa::kReference;
-  for (Isa isa : kAll)
+  for (Isa isa : kIsas)
     if (op_table(isa)) best = isa;
   return best;
 }
@@ -73,25 +96,23 @@ const char* isa_name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kNeon:
+      return "neon";
   }
   CHECK(false, "isa {}", int(isa));
 }
 
 std::string cpu_features() {
   std::string names;
-#if defined(GAPLESS_X86_KERNELS)
-  const Features f = Features::detect();
-  for (const Feature& feature :
-       {f.avx2, f.fma, f.f16c, f.avx512f, f.avx512bw, f.avx512vl, f.avx512dq, f.avx512vnni})
+  for (const Feature& feature : Features::detect().all())
     if (feature.present) names += names.empty() ? feature.name : std::string(" ") + feature.name;
-#endif
   return names.empty() ? "none of the vector extensions that kernels use" : names;
 }
 
 Result<Isa> parse_isa(std::string_view name) {
   if (name == "auto") return best_isa();
   std::string usable;
-  for (Isa isa : kAll) {
+  for (Isa isa : kIsas) {
     if (!op_table(isa)) {
       if (name == isa_name(isa))
         return Status::invalid("--isa {}: this CPU cannot run it; it has: {}", name, cpu_features());

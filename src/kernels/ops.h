@@ -201,7 +201,7 @@ struct GatedActivationParams {
 
 // The table a model calls. Each function appends one op (or a few) to the step and returns at once.
 struct OpTable {
-  const char* name;  // "reference", "avx2", "avx512"
+  const char* name;  // "reference", "avx2", "avx512", "neon"
   void (*embed)(OpList&, const EmbedParams&);
   void (*rms_norm)(OpList&, const RmsNormParams&);
   void (*matmul)(OpList&, const MatmulParams&);

@@ -85,6 +85,8 @@ const RoofBodies& roof_bodies() {
 #if defined(GAPLESS_X86_KERNELS)
   if (best_isa() == Isa::kAvx512) return kAvx512Roof;
   if (best_isa() == Isa::kAvx2) return kAvx2Roof;
+#elif defined(GAPLESS_NEON_KERNELS)
+  if (best_isa() == Isa::kNeon) return kNeonRoof;
 #endif
   return kPlainRoof;
 }

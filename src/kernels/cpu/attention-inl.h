@@ -33,11 +33,6 @@ inline int32_t window_begin(const AttentionJob& job, int32_t row) {
   return job.window > 0 && begin > 0 ? begin : 0;
 }
 
-// Not the builtin: gcc 12 takes a function that only prefetches for one without effect and drops the call.
-inline void fetch(const void* p) {
-  asm volatile("prefetcht1 %0" ::"m"(*static_cast<const char*>(p)));
-}
-
 // Are 16 positions of K the lanes of a vector?
 inline bool k_has_lanes(const AttentionJob& job) {
   return job.page_size % 16 == 0;

@@ -73,8 +73,8 @@ struct AttentionBodies {
   void (*attend[2])(const AttentionJob&);  // [KvDtype]
 };
 
-extern const MatmulBodies kAvx512Matmul, kAvx2Matmul;
-extern const RowBodies kAvx512Rows, kAvx2Rows;
-extern const AttentionBodies kAvx512Attention, kAvx2Attention;
+extern const MatmulBodies kAvx512Matmul, kAvx2Matmul, kNeonMatmul;
+extern const RowBodies kAvx512Rows, kAvx2Rows, kNeonRows;
+extern const AttentionBodies kAvx512Attention, kAvx2Attention, kNeonAttention;
 
 }  // namespace gapless

@@ -3,7 +3,7 @@
 #   cmake -DNM=nm "-DOBJECTS=a.o;b.o" -P check_symbols.cmake
 set(checked 0)
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "/avx[^/]*$")
+  if(NOT object MATCHES "/(avx|neon)[^/]*$")
     continue()
   endif()
   execute_process(COMMAND ${NM} --defined-only ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)

@@ -12,6 +12,6 @@ struct RoofBodies {
   double fma_operations;
 };
 
-extern const RoofBodies kAvx512Roof, kAvx2Roof;
+extern const RoofBodies kAvx512Roof, kAvx2Roof, kNeonRoof;
 
 }  // namespace gapless

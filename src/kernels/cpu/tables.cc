@@ -9,6 +9,7 @@ namespace {
 
 using namespace cpu;
 
+#if defined(GAPLESS_X86_KERNELS)
 struct Avx2 {
   static constexpr const MatmulBodies& kMatmul = kAvx2Matmul;
   static constexpr const RowBodies& kRows = kAvx2Rows;
@@ -19,6 +20,14 @@ struct Avx512 {
   static constexpr const RowBodies& kRows = kAvx512Rows;
   static constexpr const AttentionBodies& kAttention = kAvx512Attention;
 };
+#endif
+#if defined(GAPLESS_NEON_KERNELS)
+struct Neon {
+  static constexpr const MatmulBodies& kMatmul = kNeonMatmul;
+  static constexpr const RowBodies& kRows = kNeonRows;
+  static constexpr const AttentionBodies& kAttention = kNeonAttention;
+};
+#endif
 
 template <class Set>
 constexpr OpTable make_table(const char* name) {
@@ -43,6 +52,7 @@ constexpr OpTable make_table(const char* name) {
 
 }  // namespace
 
+#if defined(GAPLESS_X86_KERNELS)
 const OpTable& avx2_op_table() {
   static constexpr OpTable kTable = make_table<Avx2>("avx2");
   return kTable;
@@ -51,5 +61,12 @@ const OpTable& avx512_op_table() {
   static constexpr OpTable kTable = make_table<Avx512>("avx512");
   return kTable;
 }
+#endif
+#if defined(GAPLESS_NEON_KERNELS)
+const OpTable& neon_op_table() {
+  static constexpr OpTable kTable = make_table<Neon>("neon");
+  return kTable;
+}
+#endif
 
 }  // namespace gapless

@@ -5,7 +5,10 @@
 
 namespace gapless {
 
+// GAPLESS_X86_KERNELS
 const OpTable& avx2_op_table();
 const OpTable& avx512_op_table();
+// GAPLESS_NEON_KERNELS
+const OpTable& neon_op_table();
 
 }  // namespace gapless

@@ -83,8 +83,8 @@ class OpRunner {
 
 inline std::vector<Isa> fast_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512})
-    if (op_table(isa)) isas.push_back(isa);
+  for (Isa isa : kIsas)
+    if (isa != Isa::kReference && op_table(isa)) isas.push_back(isa);
   return isas;
 }
 
