@@ -38,10 +38,10 @@ void add_compute_flags(CLI::App& app, EngineArgs& a) {
        "share its vector units. The start banner says what was counted.")
       ->check(CLI::Range(0, 1024));
   flag(app, "--isa", a.isa, "NAME", "",
-       "Instruction set of the kernels: auto (the best this CPU has), avx512, avx2 or reference. Within one "
-       "of them answers are equal bit "
-       "for bit; between them they agree within rounding.")
-      ->check(CLI::IsMember({"auto", "avx512", "avx2", "reference"}));
+       "Instruction set of the kernels: auto (the best this CPU has), avx512 or avx2 (x86-64), neon (arm64 "
+       "with the dot product), reference (plain loops, any CPU, slow). On one machine all of them give the "
+       "same answers, bit for bit.")
+      ->check(CLI::IsMember({"auto", "avx512", "avx2", "neon", "reference"}));
   flag(app, "--device", a.device, "NAME", "",
        fmt::format(
            "The device that computes: cpu, or sim:PROFILE, a simulated accelerator that answers nonsense "

@@ -1,6 +1,6 @@
-// The passes of sampling over the vocabulary, one block at a time. Three bodies of the same loops
-// (block_math-inl.h) compiled for different instruction sets; all give the same bits, since every sum has 16
-// lanes and a fixed tree, and every fma is written out.
+// The passes of sampling over the vocabulary, one block at a time. Bodies of the same loops
+// (block_math-inl.h) compiled for different instruction sets (arm64's plain one is NEON already); all give
+// the same bits, since every sum has 16 lanes and a fixed tree, and every fma is written out.
 #pragma once
 
 #include <cstdint>
