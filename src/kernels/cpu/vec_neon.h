@@ -18,9 +18,9 @@ struct V {
 
 #define EACH_PART _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
 
-// Queries x vectors of head_dim that attention keeps in registers while it sums values: 24 sums + 4 values +
-// 1 weight of 32 registers.
-constexpr int kPvQueries = 6, kPvVectors = 1;
+// What attention keeps in registers: queries x vectors of head_dim while it sums values (24 sums + 4 values +
+// 1 weight of 32 registers), queries x vectors of 16 positions while it computes scores.
+constexpr int kPvQueries = 6, kPvVectors = 1, kQkVectors = 1;
 
 // Brings p's cache line near; p may point anywhere.
 inline void fetch(const void* p) {
@@ -104,12 +104,8 @@ inline V only(V v, int32_t from, int32_t to) {
   return v;
 }
 
-// The first two levels of the fixed tree: l += l + 8, l += l + 4.
-inline float32x4_t tree_to_4(V v) {
-  return vaddq_f32(vaddq_f32(v.part[0], v.part[2]), vaddq_f32(v.part[1], v.part[3]));
-}
 inline float tree_sum(V v) {
-  const float32x4_t a = tree_to_4(v);
+  const float32x4_t a = vaddq_f32(vaddq_f32(v.part[0], v.part[2]), vaddq_f32(v.part[1], v.part[3]));
   const float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
   return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
@@ -141,6 +137,12 @@ inline V load_bf16(const uint16_t* p) {
   V v;
   EACH_PART v.part[i] = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16));
   return v;
+}
+inline V load_i8(const int8_t* p) {
+  const int8x16_t q = vld1q_s8(p);
+  const int16x8_t a = vmovl_s8(vget_low_s8(q)), b = vmovl_s8(vget_high_s8(q));
+  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(a))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(a))),
+           vcvtq_f32_s32(vmovl_s16(vget_low_s16(b))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(b)))}};
 }
 inline void store_f16(uint16_t* p, V v) {
   EACH_PART vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.part[i])));
@@ -201,30 +203,6 @@ inline uint32_t absmax_bits(const float* x) {
   for (int i = 0; i < 32; i += 4)
     m = vmaxq_u32(m, vandq_u32(vreinterpretq_u32_f32(vld1q_f32(x + i)), magnitude));
   return vmaxvq_u32(m);
-}
-
-// Two dots, summed down to two lanes each.
-inline float32x4_t tree_2(float32x4_t a, float32x4_t b) {
-  const float64x2_t x = vreinterpretq_f64_f32(a), y = vreinterpretq_f64_f32(b);
-  return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(x, y)), vreinterpretq_f32_f64(vzip2q_f64(x, y)));
-}
-
-// Lane j = dot(q, K row j) over n elements (a multiple of 16), in the order of numeric::dot; k is [n / 16][16
-// rows][16]. Four rows at a time: 16 registers of sums.
-inline V dot16(const float* q, const float* k, int32_t n) {
-  V result;
-  for (int quarter = 0; quarter < 4; quarter++) {
-    const float* row = k + 64 * quarter;
-    V acc[4];
-    _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] = zero();
-    for (int32_t i = 0; i < n; i += 16, row += 256) {
-      const V v = load(q + i);
-      _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) acc[j] = fma(v, load(row + 16 * j), acc[j]);
-    }
-    result.part[quarter] = vpaddq_f32(tree_2(tree_to_4(acc[0]), tree_to_4(acc[1])),
-                                      tree_2(tree_to_4(acc[2]), tree_to_4(acc[3])));
-  }
-  return result;
 }
 
 #undef EACH_PART
