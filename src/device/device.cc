@@ -6,6 +6,7 @@ void OpList::clear() {
   ops_.clear();
   block_ = 0;
   used_ = 0;
+  tag = {};
 }
 
 void* OpList::allocate(size_t bytes, size_t align) {

@@ -27,10 +27,18 @@
 
 namespace gapless {
 
-// What a piece of work would cost on the machine that a device stands for: memory traffic and arithmetic.
+// What a piece of work costs at least: memory traffic and arithmetic, a product and its addition being two
+// operations.
 struct OpWork {
   double bytes = 0;
   double flops = 0;
+  double int8_ops = 0;  // of int8 products, which CPUs do faster
+  OpWork& operator+=(const OpWork& o) {
+    bytes += o.bytes;
+    flops += o.flops;
+    int8_ops += o.int8_ops;
+    return *this;
+  }
 };
 
 // When a step was handed over, began and ended on its device: seconds on the steady clock. A simulated device
@@ -56,10 +64,6 @@ struct OpContext {
   // Later ops of the step are skipped and its event completes without an error: a step that was recalled, or
   // whose every row was dropped. From an op of one chunk.
   void end_step() { end_step_fn(*this); }
-  void (*work_fn)(OpContext&, const OpWork&) = nullptr;  // set by a device that simulates another's clock
-  void work(const OpWork& work) {
-    if (work_fn) work_fn(*this, work);
-  }
 };
 
 inline constexpr size_t kOpScratchBytes = 1 << 20;
@@ -67,15 +71,27 @@ inline constexpr size_t kOpScratchBytes = 1 << 20;
 inline constexpr int32_t kMaxOpChunks = 1 << 23;
 inline constexpr int32_t kMaxStepOps = 65'000;
 
+class OpProfile;
+
 // One operation. `params` points into the OpList's own memory. Both functions are called from device threads
 // and must not throw, block or allocate (an exception that escapes one all the same fails the step). `chunks`
 // is evaluated when all earlier ops of the stream are complete, so it may read what they wrote (for example
-// the number of rows that `take` kept); it is pure, and gives 0 .. kMaxOpChunks.
+// the number of rows that `take` kept); it is pure, and gives 0 .. kMaxOpChunks. So is `work`, which says
+// what the op costs, for devices that simulate another's clock and for profiles; null: nothing worth
+// counting.
 struct Op {
-  const char* name;
+  const char* name;   // of the function: "matmul"
+  const char* label;  // of this use of it, for profiles: "attn_q 576x576 Q4_1"; outlives every profile
   const void* params;
   int32_t (*chunks)(const void* params);
   void (*run)(const void* params, int32_t chunk, OpContext& context);
+  OpWork (*work)(const void* params);
+};
+
+// What whoever submits a step says of it, for profiles.
+struct StepTag {
+  int32_t kind = 0;
+  int64_t rows = 0;
 };
 
 // A step's list of ops together with the parameters they point to. Built on one thread, then moved to
@@ -86,18 +102,23 @@ class OpList {
   OpList(OpList&&) = default;
   OpList& operator=(OpList&&) = default;
 
-  // Chunks: int32_t(const P&); Run: void(const P&, int32_t chunk, OpContext&). P is copied and must be
-  // trivially copyable.
-  template <auto Chunks, auto Run, class P>
-  void push(const char* name, const P& params) {
+  // Chunks: int32_t(const P&); Run: void(const P&, int32_t chunk, OpContext&); Work: OpWork(const P&) or
+  // nullptr. P is copied and must be trivially copyable. label: null for the name.
+  template <auto Chunks, auto Run, auto Work = nullptr, class P>
+  void push(const char* name, const P& params, const char* label = nullptr) {
     static_assert(std::is_trivially_copyable_v<P> && std::is_trivially_destructible_v<P>);
     const P* copy = new (allocate(sizeof(P), alignof(P))) P(params);
+    OpWork (*work)(const void*) = nullptr;
+    if constexpr (!std::is_null_pointer_v<decltype(Work)>)
+      work = [](const void* p) -> OpWork { return Work(*static_cast<const P*>(p)); };
     ops_.push_back(
-        {name, copy, [](const void* p) -> int32_t { return Chunks(*static_cast<const P*>(p)); },
-         [](const void* p, int32_t chunk, OpContext& c) { Run(*static_cast<const P*>(p), chunk, c); }});
+        {name, label ? label : name, copy,
+         [](const void* p) -> int32_t { return Chunks(*static_cast<const P*>(p)); },
+         [](const void* p, int32_t chunk, OpContext& c) { Run(*static_cast<const P*>(p), chunk, c); }, work});
   }
   std::span<const Op> ops() const { return ops_; }
   void clear();
+  StepTag tag;  // clear() resets it
 
  private:
   void* allocate(size_t bytes, size_t align);
@@ -185,6 +206,9 @@ class Stream {
   // Blocks until everything submitted so far is complete. Not from on_set.
   virtual void synchronize() = 0;
   virtual int workers() const = 0;
+  // Steps that begin from now on are measured op by op; null: no more. The profile must live until another is
+  // set and synchronize() has returned. False: this device does not measure ops.
+  virtual bool set_profile(OpProfile*) { return false; }
 };
 
 enum class MemoryKind {

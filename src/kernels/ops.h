@@ -89,6 +89,7 @@ struct MatmulParams {
   bool add;
   const Q8Block* x_q8_low = nullptr;  // ActOut::q8_low
   int32_t low_begin = 0;              // a multiple of 16
+  const char* label = nullptr;        // of the op (device/device.h)
 };
 
 // cos and sin for each row's position, pos = positions[begin + i]: out[i][2 * j] = cos(pos * inv_freq[j]),

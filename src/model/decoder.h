@@ -39,6 +39,7 @@ class DecoderModel : public Model {
   ModelConfig config_;
   float eps_ = 0;
   PackedMatrix embedding_, head_;
+  std::string head_label_;
   bool tied_ = false;
   const float* output_norm_ = nullptr;
   std::vector<RopeConfig> rope_configs_;

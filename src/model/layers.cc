@@ -134,7 +134,8 @@ void push_linear(const Step& step, const Linear& w, float* y, int64_t ldy, bool 
                        .ldy = ldy,
                        .add = add,
                        .x_q8_low = part.low_begin != Linear::kNoLow ? step.memory.act_q8_low : nullptr,
-                       .low_begin = part.low_begin});
+                       .low_begin = part.low_begin,
+                       .label = part.label.c_str()});
   }
 }
 

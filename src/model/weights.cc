@@ -75,6 +75,16 @@ Result<const GgufTensor*> WeightPlan::find_vector(const std::string& name, int32
   return tensor;
 }
 
+std::string matmul_label(std::span<const std::string> tensors, int32_t n, int32_t k, DType type) {
+  std::string names;
+  for (std::string_view name : tensors) {
+    if (name.starts_with("blk.")) name.remove_prefix(std::min(name.size(), name.find('.', 4) + 1));
+    if (name.ends_with(".weight")) name.remove_suffix(std::string_view(".weight").size());
+    names += (names.empty() ? "" : "+") + std::string(name);
+  }
+  return fmt::format("{} {}x{} {}", names, n, k, dtype_info(uint32_t(type))->name);
+}
+
 Status WeightPlan::matrix(PackedMatrix& out, const std::string& name, int32_t n, int32_t k) {
   ASSIGN_OR_RETURN(const GgufTensor* tensor, find_matrix(name, n, k));
   out = {packed_layout_for(tensor->dtype), n, k, nullptr};
@@ -85,6 +95,7 @@ Status WeightPlan::matrix(PackedMatrix& out, const std::string& name, int32_t n,
 
 Status WeightPlan::linear(Linear& out, std::span<const TensorRows> tensors, int32_t k) {
   out.parts.reserve(tensors.size());  // parts keep their addresses
+  std::vector<std::string> of_part;
   for (const TensorRows& rows : tensors) {
     ASSIGN_OR_RETURN(const GgufTensor* tensor, find_matrix(rows.name, rows.n, k));
     const PackedLayout layout = packed_layout_for(tensor->dtype);
@@ -93,11 +104,14 @@ Status WeightPlan::linear(Linear& out, std::span<const TensorRows> tensors, int3
       out.parts.push_back({.w = {layout, 0, k, nullptr}, .column = out.width});
       last = &out.parts.back();
       matrices_.push_back(&last->w);
+      of_part.clear();
     }
     copies_.push_back({.tensor = tensor, .matrix = &last->w, .row_begin = last->w.n});
     out.columns.push_back(out.width);
     if (rows.precise && last->w.quantised()) last->low_begin = std::min(last->low_begin, last->w.n);
     last->w.n += rows.n;
+    of_part.push_back(rows.name);
+    last->label = matmul_label(of_part, last->w.n, k, tensor->dtype);
     out.width = last->column + last->w.padded_n();
   }
   return {};

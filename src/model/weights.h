@@ -26,6 +26,7 @@ struct Linear {
     PackedMatrix w;
     int32_t column = 0;          // of the output row
     int32_t low_begin = kNoLow;  // outputs of w from here on read ActOut::q8_low too (if w is quantised)
+    std::string label = {};      // for profiles: "attn_q+attn_k+attn_v 960x576 Q4_1"
   };
   static constexpr int32_t kNoLow = std::numeric_limits<int32_t>::max();
   std::vector<Part> parts;
@@ -36,6 +37,9 @@ struct Linear {
   bool reads_f32() const;  // some part reads float32 activations
   bool reads_low() const;  // some part reads what int8 activations round away
 };
+
+// The label of a matmul with rows of these tensors of a layer: their names without "blk.N." and ".weight".
+std::string matmul_label(std::span<const std::string> tensors, int32_t n, int32_t k, DType type);
 
 class WeightPlan {
  public:

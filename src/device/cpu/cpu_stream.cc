@@ -201,7 +201,7 @@ bool CpuStream::work_on(Claim& claim, Worker& worker) {
   int32_t mine = 0;
   if (op == kBeforeFirstOp) {
     mine = 1;
-    started_ = steady_seconds();
+    begin_step();
   } else {
     do {
       run_chunks(claim, worker);
@@ -237,10 +237,28 @@ bool CpuStream::lead_on(int32_t op, Claim& claim) {
     }
     const int32_t chunks = count_chunks(ops_[size_t(op)]);
     if (chunks == 0) continue;
+    if (step_profile_) begin_sample(ops_[size_t(op)]);
     claim = {op, chunks, 0, share_of(chunks, 0)};
     publish(op, chunks, claim.end, std::min(chunks - claim.end, workers_ - 1));
     return true;
   }
+}
+
+void CpuStream::begin_step() {
+  started_ = steady_seconds();
+  step_profile_ = profile_.load(std::memory_order_acquire);
+  samples_.clear();
+}
+
+void CpuStream::begin_sample(const Op& op) {
+  const double now = samples_.empty() ? started_ : steady_seconds();
+  end_sample(now);
+  op_began_ = now;
+  samples_.push_back({op.label, 0, op.work ? op.work(op.params) : OpWork{}});
+}
+
+void CpuStream::end_sample(double now) {
+  if (!samples_.empty()) samples_.back().seconds = now - op_began_;
 }
 
 int32_t CpuStream::count_chunks(const Op& op) {
@@ -269,6 +287,10 @@ void CpuStream::finish_step() {
   std::shared_ptr<HostEvent> event = std::move(current_->event);
   const StepTimes times{current_->submitted, started_, steady_seconds()};
   const uint64_t number = current_->number;
+  if (step_profile_) {
+    end_sample(times.ended);
+    step_profile_->add(current_->ops->tag, samples_, times);
+  }
   std::optional<Status> status;
   bool more = false;
   {

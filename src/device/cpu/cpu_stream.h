@@ -29,6 +29,7 @@
 #include "base/thread.h"
 #include "device/cpu/parking.h"
 #include "device/device.h"
+#include "device/op_profile.h"
 
 namespace gapless {
 
@@ -41,6 +42,10 @@ class CpuStream : public Stream {
   std::unique_ptr<OpList> new_ops() override;
   void synchronize() override;
   int workers() const override { return workers_; }
+  bool set_profile(OpProfile* profile) override {
+    profile_.store(profile);
+    return true;
+  }
 
  private:
   struct Step {
@@ -65,6 +70,9 @@ class CpuStream : public Stream {
   int32_t share_of(int32_t chunks, int32_t next) const;
   int32_t likely_next(const Claim& claim) const;
   void publish(int32_t op, int32_t chunks, int32_t next, int wake);
+  void begin_step();
+  void begin_sample(const Op& op);
+  void end_sample(double now);
   void finish_step();
   bool claimable() const;
   void fail(Status status);
@@ -84,8 +92,12 @@ class CpuStream : public Stream {
   alignas(kCacheLine) Step* current_ = nullptr;
   std::span<const Op> ops_;
   double started_ = 0;
-  std::atomic<bool> skip_{false};  // the rest of the step: it failed, or an op ended it
+  std::atomic<bool> skip_{false};      // the rest of the step: it failed, or an op ended it
+  OpProfile* step_profile_ = nullptr;  // of this step
+  std::vector<OpSample> samples_;
+  double op_began_ = 0;
 
+  std::atomic<OpProfile*> profile_{nullptr};
   std::mutex mutex_;  // all below
   std::condition_variable step_done_;
   uint64_t submitted_ = 0;

@@ -22,10 +22,12 @@ struct WorkParams {
 int32_t one_chunk(const WorkParams&) {
   return 1;
 }
+OpWork work_of(const WorkParams& p) {
+  return p.work;
+}
 void run_work(const WorkParams& p, int32_t, OpContext& context) {
   if (p.log) p.log->push_back(p.number);
   if (p.own > 0us) std::this_thread::sleep_for(p.own);
-  context.work(p.work);
   if (p.ends_step) context.end_step();
 }
 
@@ -41,7 +43,7 @@ SimDevice stepped_device(std::shared_ptr<SimFaults> faults = nullptr) {
 
 std::unique_ptr<OpList> list_of(Stream& stream, std::vector<WorkParams> params) {
   auto ops = stream.new_ops();
-  for (const WorkParams& p : params) ops->push<one_chunk, run_work>("work", p);
+  for (const WorkParams& p : params) ops->push<one_chunk, run_work, work_of>("work", p);
   return ops;
 }
 std::shared_ptr<Event> submit(Stream& stream, std::vector<WorkParams> params) {

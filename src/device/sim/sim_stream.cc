@@ -50,11 +50,6 @@ SimStream::SimStream(std::shared_ptr<SimShared> shared)
   context_.stream = this;
   context_.fail_fn = [](OpContext& c, Status s) { static_cast<Context&>(c).stream->fail(std::move(s)); };
   context_.end_step_fn = [](OpContext& c) { static_cast<Context&>(c).stream->ended_ = true; };
-  context_.work_fn = [](OpContext& c, const OpWork& work) {
-    OpWork& sum = static_cast<Context&>(c).stream->work_;
-    sum.bytes += work.bytes;
-    sum.flops += work.flops;
-  };
   std::lock_guard lock(shared_->mutex);
   shared_->streams.push_back(this);
   if (!shared_->stepped) thread_ = NamedThread("sim-device", [this] { thread(); });
@@ -203,6 +198,7 @@ void SimStream::run_op(const Op& op) {
   try {
     const int32_t chunks = op.chunks(op.params);
     CHECK(chunks >= 0 && chunks <= kMaxOpChunks, "op {} wants {} chunks", op.name, chunks);
+    if (op.work) work_ += op.work(op.params);
     context_.begin = 0;
     context_.end = context_.next = chunks;
     for (int32_t chunk = 0; chunk < chunks; ++chunk) op.run(op.params, chunk, context_);

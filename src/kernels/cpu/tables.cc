@@ -3,6 +3,7 @@
 #include "kernels/cpu/attention_op.h"
 #include "kernels/cpu/matmul_op.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/op_work.h"
 
 namespace gapless {
 namespace {
@@ -33,20 +34,24 @@ template <class Set>
 constexpr OpTable make_table(const char* name) {
   return {
       name,
-      [](OpList& ops, const EmbedParams& p) { ops.push<embed_chunks, embed_run>("embed", p); },
+      [](OpList& ops, const EmbedParams& p) { ops.push<embed_chunks, embed_run, embed_work>("embed", p); },
       [](OpList& ops, const RmsNormParams& p) {
-        ops.push<rms_norm_chunks, rms_norm_run<Set>>("rms_norm", p);
+        ops.push<rms_norm_chunks, rms_norm_run<Set>, rms_norm_work>("rms_norm", p);
       },
-      [](OpList& ops, const MatmulParams& p) { ops.push<matmul_chunks, matmul_run<Set>>("matmul", p); },
+      [](OpList& ops, const MatmulParams& p) {
+        ops.push<matmul_chunks, matmul_run<Set>, matmul_work>("matmul", p, p.label);
+      },
       [](OpList& ops, const RopeTableParams& p) {
-        ops.push<rope_table_chunks, rope_table_run>("rope_table", p);
+        ops.push<rope_table_chunks, rope_table_run, rope_table_work>("rope_table", p);
       },
-      [](OpList& ops, const RopeKvParams& p) { ops.push<rope_kv_chunks, rope_kv_run<Set>>("rope_kv", p); },
+      [](OpList& ops, const RopeKvParams& p) {
+        ops.push<rope_kv_chunks, rope_kv_run<Set>, rope_kv_work>("rope_kv", p);
+      },
       [](OpList& ops, const AttentionParams& p) {
-        ops.push<attention_chunks, attention_run<Set>>("attention", p);
+        ops.push<attention_chunks, attention_run<Set>, attention_work>("attention", p);
       },
       [](OpList& ops, const GatedActivationParams& p) {
-        ops.push<gated_chunks, gated_run<Set>>("gated_activation", p);
+        ops.push<gated_chunks, gated_run<Set>, gated_activation_work>("gated_activation", p);
       }};
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/numeric.h"
+#include "kernels/op_work.h"
 #include "kernels/reference/reference.h"
 
 namespace gapless {
@@ -102,7 +103,7 @@ void attention_tile(const AttentionParams& p, int32_t chunk, OpContext& context)
 }  // namespace
 
 void reference_attention(OpList& ops, const AttentionParams& params) {
-  ops.push<attention_chunks, attention_tile>("attention", params);
+  ops.push<attention_chunks, attention_tile, attention_work>("attention", params);
 }
 
 }  // namespace gapless

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/numeric.h"
+#include "kernels/op_work.h"
 
 namespace gapless {
 namespace {
@@ -160,20 +161,25 @@ void gated_activation_row(const GatedActivationParams& p, int32_t i, OpContext& 
 const OpTable& reference_op_table() {
   static constexpr OpTable kTable = {
       "reference",
-      [](OpList& ops, const EmbedParams& p) { ops.push<row_chunks<EmbedParams>, embed_row>("embed", p); },
-      [](OpList& ops, const RmsNormParams& p) {
-        ops.push<row_chunks<RmsNormParams>, rms_norm_row>("rms_norm", p);
+      [](OpList& ops, const EmbedParams& p) {
+        ops.push<row_chunks<EmbedParams>, embed_row, embed_work>("embed", p);
       },
-      [](OpList& ops, const MatmulParams& p) { ops.push<matmul_chunks, matmul_group>("matmul", p); },
+      [](OpList& ops, const RmsNormParams& p) {
+        ops.push<row_chunks<RmsNormParams>, rms_norm_row, rms_norm_work>("rms_norm", p);
+      },
+      [](OpList& ops, const MatmulParams& p) {
+        ops.push<matmul_chunks, matmul_group, matmul_work>("matmul", p, p.label);
+      },
       [](OpList& ops, const RopeTableParams& p) {
-        ops.push<row_chunks<RopeTableParams>, rope_table_row>("rope_table", p);
+        ops.push<row_chunks<RopeTableParams>, rope_table_row, rope_table_work>("rope_table", p);
       },
       [](OpList& ops, const RopeKvParams& p) {
-        ops.push<row_chunks<RopeKvParams>, rope_kv_row>("rope_kv", p);
+        ops.push<row_chunks<RopeKvParams>, rope_kv_row, rope_kv_work>("rope_kv", p);
       },
       reference_attention,
       [](OpList& ops, const GatedActivationParams& p) {
-        ops.push<row_chunks<GatedActivationParams>, gated_activation_row>("gated_activation", p);
+        ops.push<row_chunks<GatedActivationParams>, gated_activation_row, gated_activation_work>(
+            "gated_activation", p);
       }};
   return kTable;
 }

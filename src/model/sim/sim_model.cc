@@ -38,8 +38,10 @@ int32_t one_chunk(const ForwardParams&) {
   return 1;
 }
 
-void run_write(const ForwardParams& p, int32_t, OpContext& context) {
-  context.work(sim_work(p.model, p.in));
+OpWork write_work(const ForwardParams& p) {  // of the whole forward pass
+  return sim_work(p.model, p.in);
+}
+void run_write(const ForwardParams& p, int32_t, OpContext&) {
   for (int32_t r = 0; r < *p.in.n_rows; ++r) {
     const PositionCursor at(p.kv, p.in.slots[r], p.in.positions[r]);
     at.k() = uint16_t(p.in.ids[r]);
@@ -107,7 +109,7 @@ class SimulatedModel final : public Model {
 
   void forward(OpList& ops, const OpTable&, const ForwardInputs& in, const KvView& kv) override {
     const ForwardParams params{in, kv, model_, hashes_.as<uint64_t>()};
-    ops.push<one_chunk, run_write>("sim_write", params);
+    ops.push<one_chunk, run_write, write_work>("sim_write", params);
     ops.push<chunk_per_logit_row, run_read>("sim_read", params);
   }
 

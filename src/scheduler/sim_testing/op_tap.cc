@@ -23,6 +23,10 @@ int32_t tapped_chunks(const TappedOp& tapped) {
   return tapped.op.chunks(tapped.op.params);
 }
 
+OpWork tapped_work(const TappedOp& tapped) {
+  return tapped.op.work ? tapped.op.work(tapped.op.params) : OpWork{};
+}
+
 void run_tapped(const TappedOp& tapped, int32_t chunk, OpContext& context) {
   const std::string_view name = tapped.op.name;
   if (name == "take") tapped.fault->before_take(take_params(tapped));
@@ -50,7 +54,7 @@ class TapStream : public Stream {
         continue;
       }
       if (std::string_view(op.name) == "take") take = static_cast<const TakeParams*>(op.params);
-      tapped->push<tapped_chunks, run_tapped>(op.name, TappedOp{op, &fault_, early.get()});
+      tapped->push<tapped_chunks, run_tapped, tapped_work>(op.name, TappedOp{op, &fault_, early.get()});
     }
     originals_.push_back(std::move(ops));
     std::shared_ptr<Event> done = stream_->submit(std::move(tapped));
