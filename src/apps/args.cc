@@ -159,6 +159,10 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
   flag(app, "--port", a.port, "N", "",
        "Port to listen on, bound before the model loads. 0: any free port, printed at start.")
       ->check(CLI::Range(0, 65535));
+  toggle(
+      app, "--profile", a.profile, "off",
+      "Measure every operation of every step: GET /profile shows them, and so does the end of the program. "
+      "Off, because it costs about one percent.");
   flag(app, "--port-file", a.port_file, "FILE", "none",
        "Write the port number to this file once it is bound.");
   flag(app, "--api-key", a.api_key, "KEY", "none",

@@ -47,6 +47,7 @@ struct LogArgs {
 
 struct ServeArgs {
   EngineArgs engine;
+  bool profile = false;
   LogArgs log;
   std::string host = "127.0.0.1";
   int32_t port = 8080;

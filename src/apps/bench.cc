@@ -22,6 +22,7 @@ struct BenchRow {
   int batch, prompt;
   double prefill_tok_s = 0, decode_tok_s = 0, ttft_ms = 0, itl_ms = 0;
   double prefill_roof = 0, decode_roof = 0;  // shares
+  std::vector<StepTotals> ops = {};
 };
 
 class Bench {
@@ -44,10 +45,26 @@ class Bench {
     for (const Timing& t : rest) itl += (t.last - t.first) / std::max(1, t.tokens - 1) / batch;
     row.itl_ms = 1e3 * itl;
     row.decode_tok_s = batch / itl;
+    RETURN_IF_ERROR(profile(row));
     return row;
   }
 
  private:
+  // The same once more, op by op: measuring costs a little, which is not to be in the figures above.
+  Status profile(BenchRow& row) {
+    ModelRunner& runner = *engine_.parts().runner;
+    if (!runner.set_profile(&profile_)) return {};
+    const Result<std::vector<Timing>> timings =
+        generate(make_prompts(row.batch, row.prompt), std::min(args_.decode_tokens, kProfiledTokens));
+    runner.set_profile(nullptr);
+    runner.synchronize();
+    row.ops = profile_.totals();
+    profile_.reset();
+    return timings.is_ok() ? Status() : timings.status();
+  }
+
+  static constexpr int32_t kProfiledTokens = 32;
+
   std::vector<std::vector<int32_t>> make_prompts(int batch, int length) {
     std::vector<std::vector<int32_t>> prompts;
     for (int i = 0; i < batch; i++) prompts.push_back(random_prompts_.next(length));
@@ -72,13 +89,14 @@ class Bench {
   const BenchArgs& args_;
   Engine& engine_;
   RandomPrompts random_prompts_;
+  OpProfile profile_;
   double begin_ = 0;
 };
 
 // The pace of fewer tokens is mostly that of the first ones, which come while other prompts are computed.
 constexpr int32_t kFewestDecodeTokens = 8;
 
-void print(const BenchArgs& args, const BenchRow& row) {
+void print(const BenchArgs& args, const BenchRow& row, const Roof& roof) {
   const bool decoded = args.decode_tokens >= kFewestDecodeTokens;
   if (args.json) {
     nlohmann::ordered_json json{{"batch", row.batch},
@@ -92,6 +110,7 @@ void print(const BenchArgs& args, const BenchRow& row) {
     if (decoded)
       json.update(
           {{"decode_tok_s", row.decode_tok_s}, {"decode_roof", row.decode_roof}, {"itl_ms", row.itl_ms}});
+    json["profile"] = nlohmann::json::parse(profile_json(row.ops, roof));
     std::puts(json.dump().c_str());
   } else {
     const auto shown = [&](const char* format, double value) {
@@ -102,6 +121,13 @@ void print(const BenchArgs& args, const BenchRow& row) {
                shown("{:.0f} %", 100 * row.decode_roof), shown("{:.2f}", row.itl_ms));
   }
   std::fflush(stdout);
+}
+
+constexpr size_t kShownOps = 14;
+
+void print_ops(const BenchRow& row, const Roof& roof) {
+  fmt::print("\nbatch {}, prompts of {} tokens, op by op\n{}", row.batch, row.prompt,
+             profile_text(row.ops, roof, kShownOps));
 }
 
 Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
@@ -143,15 +169,19 @@ int run_bench(const BenchArgs& args) {
   const Result<RoofShare> share = roof_share(args, **engine);
   if (!share) return fail(kExitRuntime, share.status());
   Bench bench(args, **engine);
+  std::vector<BenchRow> rows;
   for (const int32_t prompt : args.prompt_lengths) {
     for (const int32_t batch : args.batch_sizes) {
       Result<BenchRow> row = bench.measure(batch, prompt);
       if (!row) return fail(kExitRuntime, row.status());
       row->prefill_roof = share->prefill(row->prefill_tok_s);
       row->decode_roof = share->decode(row->decode_tok_s, batch, prompt + args.decode_tokens / 2.0);
-      print(args, *row);
+      print(args, *row, share->roof());
+      rows.push_back(*std::move(row));
     }
   }
+  if (!args.json)
+    for (const BenchRow& row : rows) print_ops(row, share->roof());
   if (args.trace.empty()) return kExitOk;
   const Status written = write_trace((*engine)->tracer(), args.trace);
   return written.is_ok() ? kExitOk : fail(kExitRuntime, written);

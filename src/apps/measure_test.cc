@@ -295,6 +295,8 @@ class TamperingEngine : public EngineApi {
   LoadStats load() const override { return engine_.load(); }
   MetricsRegistry& metrics() override { return engine_.metrics(); }
   Tracer& tracer() override { return engine_.tracer(); }
+  Result<ProfileReport> profile() const override { return engine_.profile(); }
+  void reset_profile() override { engine_.reset_profile(); }
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add, bool parse) const override {
     return engine_.tokenize(text, add, parse);
   }

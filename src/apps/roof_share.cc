@@ -14,7 +14,7 @@ bool is_float(const ModelSummary& model) {
 
 }  // namespace
 
-RoofShare::RoofShare(const ModelSummary& model, const Roof& roof) {
+RoofShare::RoofShare(const ModelSummary& model, const Roof& roof) : roof_(roof) {
   const ModelConfig& c = model.config;
   const double table = double(c.vocab_size) * c.dim;
   const double other_table =

@@ -19,8 +19,10 @@ class RoofShare {
   double prefill(double tokens_per_second) const;
   // `batch` rows per step with `context` tokens each in the cache.
   double decode(double tokens_per_second, int batch, double context) const;
+  const Roof& roof() const { return roof_; }
 
  private:
+  Roof roof_;
   double layer_ops_, head_ops_;   // per token
   double step_bytes_, kv_bytes_;  // weights per step; cache per token of context
   double ops_per_second_, bytes_per_second_;

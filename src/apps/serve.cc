@@ -62,6 +62,8 @@ class ServeRun {
     }
     std::fprintf(stderr, "stopped: %s\n",
                  end_summary(engine_.scheduler().stats(), server_.stats().requests).c_str());
+    if (const Result<ProfileReport> profile = engine_.profile(); profile.is_ok())
+      std::fputs(profile->text.c_str(), stderr);
     return draining_ ? kExitOk : kExitRuntime;
   }
 
@@ -101,6 +103,7 @@ class ServeRun {
 int run_serve(const ServeArgs& args) {
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
+  options->profile = args.profile;
   Result<ServerConfig> config = server_config(args);
   if (!config) return fail(kExitUsage, config.status());
   Signals signals;

@@ -24,6 +24,9 @@ uint64_t random_seed() {
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
   ASSIGN_OR_RETURN(LoadedModel parts, load_parts(options));
   std::unique_ptr<Engine> engine(new Engine(std::move(parts), options));
+  if (options.profile) {
+    RETURN_IF_ERROR(engine->start_profile());
+  }
   engine->start();
   return engine;
 }
@@ -38,6 +41,20 @@ Engine::Engine(LoadedModel parts, const EngineOptions& options)
 
 Engine::~Engine() {
   stop();
+}
+
+Status Engine::start_profile() {
+  if (!parts_.runner->set_profile(&op_profile_))
+    return Status::invalid("--profile: the device {} does not measure its ops", parts_.device->name())
+        .with_error_code(kUsageErrorCode);
+  roof_ = measure_roof(parts_.threads.threads);
+  return {};
+}
+
+Result<ProfileReport> Engine::profile() const {
+  if (!roof_) return Status::invalid("this server measures no ops; start it with --profile");
+  const std::vector<StepTotals> totals = op_profile_.totals();
+  return ProfileReport{profile_text(totals, *roof_), profile_json(totals, *roof_)};
 }
 
 // A device that looks for bugs spoils pages the moment the scheduler gives them up.

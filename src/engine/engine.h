@@ -5,11 +5,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/queue.h"
+#include "device/op_profile.h"
 #include "engine/detokenizer.h"
 #include "engine/engine_api.h"
 #include "engine/intake.h"
@@ -37,6 +39,8 @@ class Engine : public EngineApi {
   LoadStats load() const override;
   MetricsRegistry& metrics() override { return metrics_; }
   Tracer& tracer() override { return tracer_; }
+  Result<ProfileReport> profile() const override;
+  void reset_profile() override { op_profile_.reset(); }
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
@@ -60,6 +64,7 @@ class Engine : public EngineApi {
  private:
   Engine(LoadedModel parts, const EngineOptions& options);
   void start();
+  Status start_profile();
   KvAllocator::FreedHook page_freed_hook();
   void register_sim_metrics();
   void admit(RequestId id, const GenerateRequest& request, std::shared_ptr<ResponseSink> sink);
@@ -70,6 +75,8 @@ class Engine : public EngineApi {
 
   MetricsRegistry metrics_;
   Tracer tracer_;
+  OpProfile op_profile_;      // before parts_, whose stream writes it
+  std::optional<Roof> roof_;  // set: ops are measured
   LoadedModel parts_;
   OverlapWorker overlap_worker_;
   const LoopChoice loop_;

@@ -15,6 +15,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "base/trace.h"
+#include "engine/profile_report.h"
 #include "scheduler/request.h"
 
 namespace gapless {
@@ -133,6 +134,10 @@ class EngineApi {
   virtual LoadStats load() const = 0;
   virtual MetricsRegistry& metrics() = 0;
   virtual Tracer& tracer() = 0;
+  // Where the time of steps went since the start or the last reset_profile(). An error (kInvalid): the engine
+  // does not measure that.
+  virtual Result<ProfileReport> profile() const = 0;
+  virtual void reset_profile() = 0;
 
   // CPU work on the calling thread, at most milliseconds for texts up to the body limit; callers run it on
   // text_pool().

@@ -22,6 +22,7 @@ struct EngineOptions {
   int64_t kv_mem_bytes = 0;    // 0: a quarter of the memory limit; ignored when max_total_tokens is set
   int32_t context_length = 0;  // 0: the model's own
   int32_t text_threads = 2;
+  bool profile = false;                   // measure every op of every step
   bool disable_overlap_schedule = false;  // the normal loop: compute, then think, then compute
   // max_total_tokens 0: from kv_mem_bytes. context_length, vocab_size and eos_ids are filled in by the
   // engine.

@@ -188,7 +188,7 @@ HttpResponse json_response(std::string body) {
 HttpResponse describe_endpoints() {
   return json_response(
       R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
-      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","GET /scheduler/loop","POST /scheduler/loop"]})"
+      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","GET /profile","POST /profile","GET /scheduler/loop","POST /scheduler/loop"]})"
       "\n");
 }
 
@@ -225,6 +225,27 @@ HttpResponse show_metrics(EngineApi& engine) {
 
 HttpResponse show_loop(const EngineApi& engine) {
   return json_response(loop_json(engine.event_loop()));
+}
+
+HttpResponse show_profile(const EngineApi& engine, const HttpRequest& request) {
+  const bool text = request.query == "format=text";
+  if (!text && !request.query.empty() && request.query != "format=json")
+    return error_response(Status::invalid("/profile takes format=text or format=json; it was asked for '{}'",
+                                          printable(request.query))
+                              .with_param("format"),
+                          request.id);
+  const Result<ProfileReport> report = engine.profile();
+  if (!report) return error_response(report.status(), request.id);
+  HttpResponse response = json_response(text ? report->text : report->json);
+  if (text) response.content_type = "text/plain; charset=utf-8";
+  return response;
+}
+
+HttpResponse reset_profile(EngineApi& engine, const HttpRequest& request) {
+  if (const Result<ProfileReport> report = engine.profile(); !report)
+    return error_response(report.status(), request.id);
+  engine.reset_profile();
+  return json_response(R"({"profile":"reset"})");
 }
 
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request) {

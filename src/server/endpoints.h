@@ -17,6 +17,8 @@ HttpResponse show_model(const ModelFacts& model, const std::string& name, const 
 HttpResponse show_metrics(EngineApi& engine);
 // GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept. On the text
 // pool.
+HttpResponse show_profile(const EngineApi& engine, const HttpRequest& request);
+HttpResponse reset_profile(EngineApi& engine, const HttpRequest& request);
 std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
 // GET /scheduler/loop -> {"loop": the one that runs}
 HttpResponse show_loop(const EngineApi& engine);

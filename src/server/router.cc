@@ -27,6 +27,7 @@ constexpr Route kRoutes[] = {
     {"/ready", true, false, true},
     {"/metrics", true, false, false},
     {"/trace", true, false, false, true},
+    {"/profile", true, true, false, true},
     {"/scheduler/loop", true, true, false, true},
     {"/v1/models", true, false, false},
     {"/v1/models/{id}", true, false, false},
@@ -123,6 +124,7 @@ Reply Router::dispatch(HttpRequest request) {
   TraceSpan span(serving->trace, trace::kRequest);
   span.set_args(int64_t(request.body.size()));
   if (request.path == "/trace") return show_trace(std::move(serving), std::move(request));
+  if (request.path == "/profile" && request.method == "POST") return reset_profile(serving->engine, request);
   if (request.method == "POST") return post(std::move(request), std::move(serving));
   return get(request, *serving);
 }
@@ -139,6 +141,7 @@ HttpResponse Router::ready(const std::string& request_id) const {
 HttpResponse Router::get(const HttpRequest& request, const Serving& serving) const {
   if (request.path == "/metrics") return show_metrics(serving.engine);
   if (request.path == "/scheduler/loop") return show_loop(serving.engine);
+  if (request.path == "/profile") return show_profile(serving.engine, request);
   if (request.path == "/v1/models") return list_models(serving.engine.model());
   return show_model(serving.engine.model(), request.path.substr(kModelPrefix.size()), request.id);
 }

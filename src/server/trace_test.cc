@@ -116,5 +116,29 @@ TEST(Trace, LoopbackAddressesAreThisMachine) {
   EXPECT_FALSE(is_this_machine({}));
 }
 
+TEST(Profile, IsShownInTwoFormsAndBeginsAnew) {
+  TestServer test;
+  const ClientResponse json = test.client().get("/profile");
+  EXPECT_EQ(json.status, 200);
+  EXPECT_TRUE(json.json().contains("steps"));
+  const ClientResponse text = test.client().get("/profile?format=text");
+  EXPECT_EQ(text.body, "a table");
+  EXPECT_EQ(text.headers.at("content-type"), "text/plain; charset=utf-8");
+  EXPECT_EQ(test.client().get("/profile?format=xml").error("param"), "format");
+  EXPECT_EQ(test.client().post("/profile", "").status, 200);
+  EXPECT_EQ(test.engine.profile_resets, 1);
+  EXPECT_EQ(test.client().post("/profile", "", "Origin: http://page.example\r\n").status, 403);
+}
+
+TEST(Profile, SaysHowToSwitchItOn) {
+  TestServer test;
+  test.engine.profiles = Status::invalid("start it with --profile");
+  for (const ClientResponse& refused : {test.client().get("/profile"), test.client().post("/profile", "")}) {
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.error("message"), "start it with --profile");
+  }
+  EXPECT_EQ(test.engine.profile_resets, 0);
+}
+
 }  // namespace
 }  // namespace gapless::testing

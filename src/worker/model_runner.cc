@@ -179,6 +179,7 @@ void ModelRunner::launch(std::shared_ptr<LaunchState> state, Frozen<ModelWorkerB
   launch.bind(step);
 
   std::unique_ptr<OpList> ops = stream_->new_ops();
+  ops->tag = step.tag();
   push_first_step(*ops, step, launch);
   const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
   // The callback also keeps the launch alive until its step is over, recalled or not.
@@ -205,6 +206,7 @@ void ModelRunner::sample_masked_rows(std::shared_ptr<LaunchState> state, std::op
     CHECK_EQ(step.info.allowed.size(), rows * words);
 
   std::unique_ptr<OpList> ops = stream_->new_ops();
+  ops->tag = step.tag();
   push_second_step(*ops, step, launch);
   const std::shared_ptr<Event> done = stream_->submit(std::move(ops));
   done->on_set([state = std::move(state), first = std::exchange(launch.first_step, nullptr),

@@ -44,6 +44,11 @@ class ModelRunner {
   // thread; no launched batch names the page.
   void poison_page(int32_t page);
 
+  // Stream::set_profile, with the forward mode as the kind of a step and its tokens as its rows. Any thread.
+  bool set_profile(OpProfile* profile) { return stream_->set_profile(profile); }
+  // Everything launched so far has completed.
+  void synchronize() { stream_->synchronize(); }
+
   // Bytes of KV memory that have been allocated (committed only when touched).
   size_t kv_bytes() const { return kv_memory_.bytes(); }
 

@@ -72,6 +72,7 @@ struct Step {
   RowPlace* host_places;
 
   ForwardInputs inputs(const LogitRange& logits) const;
+  StepTag tag() const { return {int32_t((*batch)->mode), int64_t((*batch)->input_ids.size())}; }
 
  private:
   Buffer device_memory_, host_memory_;

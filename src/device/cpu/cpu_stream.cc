@@ -287,7 +287,7 @@ void CpuStream::finish_step() {
   std::shared_ptr<HostEvent> event = std::move(current_->event);
   const StepTimes times{current_->submitted, started_, steady_seconds()};
   const uint64_t number = current_->number;
-  if (step_profile_) {
+  if (step_profile_ && !skip_.load(std::memory_order_relaxed)) {
     end_sample(times.ended);
     step_profile_->add(current_->ops->tag, samples_, times);
   }

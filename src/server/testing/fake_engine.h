@@ -44,6 +44,8 @@ class FakeEngine final : public EngineApi {
   LoadStats load() const override;
   MetricsRegistry& metrics() override { return metrics_; }
   Tracer& tracer() override { return tracer_; }
+  Result<ProfileReport> profile() const override { return profiles; }
+  void reset_profile() override { profile_resets++; }
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
@@ -58,6 +60,9 @@ class FakeEngine final : public EngineApi {
     return true;
   }
   bool run_on_text_pool(std::function<void()> job) override { return pool_jobs_.try_push(std::move(job)); }
+
+  Result<ProfileReport> profiles = ProfileReport{"a table", R"({"steps":[]})"};
+  std::atomic<int> profile_resets{0};
 
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
