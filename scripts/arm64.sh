@@ -49,4 +49,4 @@ run_under_qemu() {  # NAME CPU BEST-ISA [FLAGS]
 }
 # One test starts its program again, which an emulated one cannot.
 run_under_qemu neon max neon '--gtest_filter=-KnownFailures.A_OVL_2_NegativeIdsNeverReachAPenaltyTable' "$@"
-run_under_qemu plain cortex-a53 reference '--gtest_filter=Isa.*:Roof.*'
+run_under_qemu plain cortex-a53 reference '--gtest_filter=Isa.*'
