@@ -46,7 +46,7 @@ Status plan_attention(WeightPlan& plan, const ModelConfig& c, int32_t layer, Att
   const std::string blk = fmt::format("blk.{}.", layer);
   const int32_t q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
   const WeightPlan::TensorRows qkv[] = {
-      {blk + "attn_q.weight", q}, {blk + "attn_k.weight", kv}, {blk + "attn_v.weight", kv, true}};
+      {blk + "attn_q.weight", q}, {blk + "attn_k.weight", kv, true}, {blk + "attn_v.weight", kv, true}};
   const WeightPlan::TensorRows output[] = {{blk + "attn_output.weight", c.dim}};
   RETURN_IF_ERROR(plan.vector(out.norm, blk + "attn_norm.weight", c.dim));
   RETURN_IF_ERROR(plan.linear(out.qkv, qkv, c.dim));
@@ -60,10 +60,10 @@ Status plan_attention(WeightPlan& plan, const ModelConfig& c, int32_t layer, Att
 
 Status plan_feed_forward(WeightPlan& plan, const ModelConfig& c, int32_t layer, FeedForwardWeights& out) {
   const std::string blk = fmt::format("blk.{}.", layer);
-  const bool last = layer == c.n_layers - 1;
-  const WeightPlan::TensorRows gate_up[] = {{blk + "ffn_gate.weight", c.ffn_dim, last},
-                                            {blk + "ffn_up.weight", c.ffn_dim, last}};
-  const WeightPlan::TensorRows down[] = {{blk + "ffn_down.weight", c.dim, last}};
+  const bool outer = layer == 0 || layer == c.n_layers - 1;
+  const WeightPlan::TensorRows gate_up[] = {{blk + "ffn_gate.weight", c.ffn_dim, outer},
+                                            {blk + "ffn_up.weight", c.ffn_dim, outer}};
+  const WeightPlan::TensorRows down[] = {{blk + "ffn_down.weight", c.dim, outer}};
   RETURN_IF_ERROR(plan.vector(out.norm, blk + "ffn_norm.weight", c.dim));
   RETURN_IF_ERROR(plan.linear(out.gate_up, gate_up, c.dim));
   return plan.linear(out.down, down, c.ffn_dim);
