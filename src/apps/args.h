@@ -87,6 +87,16 @@ struct BenchArgs {
   bool json = false;
 };
 
+struct BenchKernelsArgs {
+  std::vector<std::string> types{"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K",
+                                 "Q5_K", "Q6_K", "F16",  "BF16", "F32"};
+  std::vector<int32_t> m{1, 8, 32, 512};
+  std::vector<int32_t> n{3072, 576, 640}, k{576, 1536, 2048};
+  int32_t threads = 0;
+  std::string isa = "auto";
+  bool json = false;
+};
+
 struct BenchOverlapArgs {
   EngineArgs engine;
   LogArgs log{.level = "warn"};
@@ -155,6 +165,7 @@ void add_chat_flags(CLI::App& app, ChatArgs& args);
 void add_inspect_flags(CLI::App& app, InspectArgs& args);
 void add_bench_flags(CLI::App& app, BenchArgs& args);
 void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
+void add_bench_kernels_flags(CLI::App& app, BenchKernelsArgs& args);
 void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& args);
 void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& args);
 void add_selftest_flags(CLI::App& app, SelftestArgs& args);

@@ -1,4 +1,6 @@
-// Flags of the commands that compare the two loops, and of the sampler's benchmark.
+// Flags of the commands that compare the two loops, and of those that measure the sampler and the kernels.
+#include <fmt/ranges.h>
+
 #include "apps/args.h"
 #include "apps/sampling_load.h"
 
@@ -85,6 +87,34 @@ void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& a) {
       ->check(CLI::IsMember(sampling_kinds()));
   flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads.")->check(CLI::Range(1, 1024));
   toggle(app, "--json", a.json, "off", "One JSON object per row instead of a table.");
+}
+
+void add_bench_kernels_flags(CLI::App& app, BenchKernelsArgs& a) {
+  const BenchKernelsArgs defaults;
+  flag(app, "--types", a.types, "TYPE,...", "all",
+       fmt::format("Formats of the weights: {}.", fmt::join(defaults.types, ", ")))
+      ->delimiter(',')
+      ->check(CLI::IsMember(defaults.types));
+  flag(app, "--m", a.m, "N,...", "1,8,32,512",
+       "Rows of activations: answers that run at the same time, or tokens of a prompt.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  flag(app, "--n", a.n, "N,...", "3072,576,640",
+       "Outputs, one for each of --k. Default: the feed-forwards of SmolLM2-135M, and of Gemma-3-270M the "
+       "way down.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20));
+  flag(app, "--k", a.k, "N,...", "576,1536,2048",
+       "Inputs. Types that cannot have this many (a multiple of their block: 256 for K-quants, 32 for the "
+       "other quants) are left out.")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads, as in serve.")
+      ->check(CLI::Range(0, 1024));
+  flag(app, "--isa", a.isa, "NAME", "", "Instruction set of the kernels, as in serve.")
+      ->check(CLI::IsMember({"auto", "avx512", "avx2", "reference"}));
+  toggle(app, "--json", a.json, "off",
+         "One JSON object per row instead of a table; the first is the machine.");
 }
 
 void add_selftest_flags(CLI::App& app, SelftestArgs& a) {

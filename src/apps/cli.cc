@@ -74,6 +74,8 @@ int dispatch(Cli& cli) {
   if (cli.command("selftest")->parsed()) return start_logging(cli.selftest.log), run_selftest(cli.selftest);
   if (cli.command("trace")->parsed()) return run_trace(cli.trace);
   if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
+  if (cli.command("bench")->get_subcommand("kernels")->parsed())
+    return start_logging({}), run_bench_kernels(cli.bench_kernels);
   if (cli.command("bench")->get_subcommand("overlap")->parsed())
     return start_logging(cli.bench_overlap.log), run_bench_overlap(cli.bench_overlap);
   if (cli.command("bench")->get_subcommand("sampling")->parsed())
@@ -97,7 +99,8 @@ Cli::Cli() {
       selftest);
   CLI::App* bench_app = app.add_subcommand("bench",
                                            "Measure a model's speed; `bench serve` loads a running server, "
-                                           "`bench overlap` compares the two loops.");
+                                           "`bench overlap` compares the two loops, "
+                                           "`bench kernels` measures matmuls.");
   add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
                         bench_serve);
   add_bench_overlap_flags(
@@ -105,6 +108,8 @@ Cli::Cli() {
       bench_overlap);
   add_bench_sampling_flags(
       *bench_app->add_subcommand("sampling", "Measure the sampler alone, without a model."), bench_sampling);
+  add_bench_kernels_flags(*bench_app->add_subcommand("kernels", "Measure the matmul of every weight format."),
+                          bench_kernels);
   add_bench_flags(*bench_app, bench);
 }
 

@@ -18,6 +18,7 @@ struct Cli {
   InspectArgs inspect;
   BenchArgs bench;
   BenchServeArgs bench_serve;
+  BenchKernelsArgs bench_kernels;
   BenchOverlapArgs bench_overlap;
   BenchSamplingArgs bench_sampling;
   SelftestArgs selftest;
@@ -37,6 +38,7 @@ int run_chat(const ChatArgs& args);
 int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
+int run_bench_kernels(const BenchKernelsArgs& args);
 int run_bench_overlap(const BenchOverlapArgs& args);
 int run_bench_sampling(const BenchSamplingArgs& args);
 int run_selftest(const SelftestArgs& args);

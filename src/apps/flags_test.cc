@@ -146,7 +146,7 @@ TEST(Cli, EveryFlagIsExplained) {
   for (const CLI::App* app :
        {cli.command("serve"), cli.command("chat"), cli.command("inspect"), cli.command("bench"),
         cli.command("bench")->get_subcommand("serve"), cli.command("bench")->get_subcommand("overlap"),
-        cli.command("selftest"), cli.command("trace")}) {
+        cli.command("bench")->get_subcommand("kernels"), cli.command("selftest"), cli.command("trace")}) {
     const std::string help = help_text(*app);
     for (const FlagRow& row : flag_rows(*app)) {
       EXPECT_GT(row.why.size(), 10u) << row.names;
@@ -178,6 +178,7 @@ TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
       {"bench serve", bench->get_subcommand("serve")},
       {"bench overlap", bench->get_subcommand("overlap")},
       {"bench sampling", bench->get_subcommand("sampling")},
+      {"bench kernels", bench->get_subcommand("kernels")},
       {"selftest", cli.command("selftest")},
       {"trace", cli.command("trace")}};
   for (const auto& [title, app] : commands) {

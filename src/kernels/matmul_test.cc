@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/numeric.h"
+#include "kernels/random_weights.h"
 #include "kernels/testing/op_runner.h"
 
 namespace gapless::testing {
@@ -23,28 +23,10 @@ struct Weights {
       : w{packed_layout_for(type), n, k, nullptr},
         data(packed_bytes(w.layout, n, k)),
         dense(size_t(n) * size_t(k)) {
-    std::vector<std::byte> blocks(dense.size() / size_t(info(type).block) * size_t(info(type).bytes));
-    for (auto& b : blocks) b = std::byte(random.rng()());
-    for (size_t at = 0; at < blocks.size(); at += size_t(info(type).bytes))
-      put_scales(type, blocks.data() + at, random);
+    const auto blocks = random_weights(type, int64_t(dense.size()), random.rng());
     dequantise(type, blocks.data(), int64_t(dense.size()), dense.data());
     pack_rows(type, blocks.data(), n, w, 0, data.data());
     w.data = data.data();
-  }
-
- private:
-  static void put_scales(DType type, std::byte* block, Random& random) {
-    const float value = random.normal(0.02f);
-    const uint16_t f16 = numeric::f32_to_f16(value), bf16 = numeric::f32_to_bf16(value);
-    if (type == DType::kF32) {
-      std::memcpy(block, &value, 4);
-    } else if (type == DType::kBF16) {
-      std::memcpy(block, &bf16, 2);
-    } else {
-      std::memcpy(type == DType::kQ6_K ? block + 208 : block, &f16, 2);
-      const uint16_t min = numeric::f32_to_f16(random.normal(0.1f));
-      if (has_minimum(packed_layout_for(type)) && type != DType::kQ4_0) std::memcpy(block + 2, &min, 2);
-    }
   }
 };
 

@@ -106,14 +106,6 @@ double arithmetic(int threads, Body body, double amount) {
          1e9;
 }
 
-size_t bytes_to_read() {
-  long cache = 0;
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-  cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-  return std::clamp<size_t>(size_t(std::max(0L, cache)) * 4, size_t{128} << 20, size_t{512} << 20);
-}
-
 void read_all(const std::byte* p, size_t bytes) {
   uint64_t sum[4] = {};
   for (const std::byte* end = p + bytes; p < end; p += 64)
@@ -127,7 +119,7 @@ void read_all(const std::byte* p, size_t bytes) {
 
 double read_bandwidth(int threads) {
   constexpr size_t kHugePage = size_t{2} << 20, kPiece = size_t{1} << 20;
-  const size_t bytes = bytes_to_read() / kHugePage * kHugePage;
+  const size_t bytes = bytes_beyond_cache() / kHugePage * kHugePage;
   const std::unique_ptr<std::byte, void (*)(void*)> memory(
       static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes)), std::free);
   CHECK(memory != nullptr, "no memory for {} bytes", bytes);
@@ -149,6 +141,14 @@ double read_bandwidth(int threads) {
 }
 
 }  // namespace
+
+size_t bytes_beyond_cache() {
+  long cache = 0;
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+  return std::clamp<size_t>(size_t(std::max(0L, cache)) * 4, size_t{128} << 20, size_t{512} << 20);
+}
 
 Roof measure_roof(int threads) {
   CHECK_GE(threads, 1);

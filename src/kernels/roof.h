@@ -1,6 +1,8 @@
 // What this machine can do at most: the measure that `gapless bench` puts speeds against.
 #pragma once
 
+#include <cstddef>
+
 namespace gapless {
 
 struct Roof {
@@ -14,5 +16,9 @@ struct Roof {
 // that are fixed in assembly, with the widest instructions that best_isa() uses; compilers turn such loops
 // into memory traffic or into nothing. Blocks; any thread.
 Roof measure_roof(int threads);
+
+// How much memory a loop must walk through before it comes back, so that no cache helps: four times the
+// last-level cache, 128 to 512 MB.
+size_t bytes_beyond_cache();
 
 }  // namespace gapless
