@@ -206,8 +206,8 @@ class Stream {
   // Blocks until everything submitted so far is complete. Not from on_set.
   virtual void synchronize() = 0;
   virtual int workers() const = 0;
-  // Steps that begin from now on are measured op by op, if they come to their end; null: no more. The profile must live until another is
-  // set and synchronize() has returned. False: this device does not measure ops.
+  // Steps that begin from now on are measured op by op, if they come to their end; null: no more. The profile
+  // must live until another is set and synchronize() has returned. False: this device does not measure ops.
   virtual bool set_profile(OpProfile*) { return false; }
 };
 

@@ -1,0 +1,116 @@
+"""./dev bench peers without any peer: what it makes of figures, of peers that cannot be had, and of programs that hang."""
+import importlib.util
+import json
+import pathlib
+import struct
+import sys
+import time
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "scripts/peers"
+
+
+@pytest.fixture(scope="module")
+def peers():
+    """The modules by name; they import each other as a program's own folder."""
+    sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
+    spec = importlib.util.spec_from_file_location("peers_main", FOLDER / "__main__.py")
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    yield main
+    for folder in (FOLDER, FOLDER.parent):
+        sys.path.remove(str(folder))
+
+
+def results_of(peers, *names):
+    import cells
+    import peer
+    made = [peer.Peer(name, "same file") for name in names]
+    return peers.table.Results("a model", made, cells.make_cells([1, 8], quick=True))
+
+
+def figures(rate, **more):
+    return {"output_tok_s": rate, "ttft_ms": {"p50": 1e4 / rate, "p99": 1e4 / rate}, "itl_ms": {"p50": 1, "p99": 2}, "peak_bytes": 1e9, "wall_s": 2,
+            "server_cpu_s": 3, "load_cpu_s": 0.1, "other_cores": 0, "steal_cores": 0, "run_delay_share": 0, "prompt_tokens": 256, **more}
+
+
+def test_the_table_has_medians_and_ratios_of_each_round(peers):
+    results = results_of(peers, "Gapless", "other")
+    ours, other = results.peers
+    cell = results.cells[0]
+    results.figures[ours, cell] = [figures(200), figures(90), figures(400)]
+    results.figures[other, cell] = [figures(100), figures(30), figures(160)]
+    text = peers.table.report(results)
+    assert "| Gapless | same file | 200 |" in text
+    assert "| other | same file | 100 (2.50x) |" in text, "the median of 2, 3 and 2.5, not 200 / 100"
+    assert "busy" not in text
+    results.figures[other, cell][0]["other_cores"] = 0.9
+    assert "other programs used more than 0.15 of a core in 1 of 6 measurements, 0.90 at most" in peers.table.report(results)
+
+
+def test_a_peer_that_cannot_be_had_is_left_out_with_the_reason(peers, capsys):
+    results = results_of(peers, "Gapless", "broken", "fine")
+    ours, broken, fine = results.peers
+    ours.prepare = fine.prepare = lambda *_: None
+
+    def fail(*_):
+        raise peers.Failure("no such package")
+    broken.prepare = fail
+    peers.prepare(results, None, "a model", None)
+    assert results.reasons == {broken: "no such package"}
+    for peer in (ours, fine):
+        results.figures[peer, results.cells[0]] = [figures(100)]
+    assert "- Not measured: broken, same file: no such package" in peers.table.report(results)
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(peers, tmp_path):
+    import processes
+    code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print('error: stuck', flush=True); time.sleep(60)"
+    begin = time.monotonic()
+    with pytest.raises(processes.Failure, match="load: not done within 1 s"):
+        with processes.Group([sys.executable, "-c", code], tmp_path / "log") as group:
+            while not group.log.read_text():
+                time.sleep(0.02)
+            group.wait(1, "load")
+    assert processes.group_of(group.pid) == [] and time.monotonic() - begin < 20
+    assert group.last_line() == "error: stuck"
+
+
+def test_figures_with_too_few_tokens_do_not_count(peers):
+    import measure
+    cell = results_of(peers, "Gapless").cells[0]
+    assert measure.checked({"completion_tokens": cell.requests * cell.output}, cell)
+    with pytest.raises(measure.Failure, match="tokens came"):
+        measure.checked({"completion_tokens": 7}, cell)
+
+
+def test_weights_become_safetensors(peers, tmp_path):
+    import export
+    heads, rows, columns = 2, 8, 3
+    values = [float(row * 16 + column) for row in range(rows) for column in range(columns)]
+    data = struct.pack(f"<{len(values)}f", *values)
+
+    class Tensor:
+        kind, shape = 0, [rows, columns]
+    Tensor.data = data
+    weights = export.weights_of({"llama.attention.head_count": heads}, {"blk.1.attn_q.weight": Tensor, "blk.1.ffn_up.weight": Tensor})
+    export.write_safetensors(tmp_path / "model.safetensors", weights)
+    raw = (tmp_path / "model.safetensors").read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + length])
+
+    def read(name):
+        begin, end = header[name]["data_offsets"]
+        words = struct.unpack(f"<{(end - begin) // 2}H", raw[8 + length + begin:8 + length + end])
+        return [struct.unpack("<f", struct.pack("<I", word << 16))[0] for word in words]
+    assert header["model.layers.1.mlp.up_proj.weight"] == {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [48, 96]}
+    assert read("model.layers.1.mlp.up_proj.weight") == values
+    # A head's rows 0, 1, 2, 3 are pairs (0, 1), (2, 3): first halves first.
+    assert [row // 16 for row in read("model.layers.1.self_attn.q_proj.weight")[::columns]] == [0, 2, 1, 3, 4, 6, 5, 7]
+
+
+def test_the_command_line_says_what_there_is(peers, capsys):
+    with pytest.raises(SystemExit):
+        peers.parse(["--cache", "x", "--peers", "llama,nobody"])
+    assert "'nobody' is none of llama" in capsys.readouterr().err
