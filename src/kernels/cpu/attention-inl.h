@@ -6,90 +6,13 @@
 // positions (k_element of kernels/ops.h), a vector of V 16 elements of one position.
 #pragma once
 
-#include "kernels/cpu/bodies.h"
+#include "kernels/cpu/attention_blocks-inl.h"
 #include "kernels/cpu/exp-inl.h"
 
 namespace gapless {
 namespace {
 
-constexpr int32_t kBlock = 64;  // kKvBlock of kernels/ops.h
 constexpr int32_t kMaxQueries = AttentionJob::kMaxQueries;
-
-struct LoadF16 {
-  using Element = uint16_t;
-  static V load(const uint16_t* p) { return load_f16(p); }
-};
-struct LoadBf16 {
-  using Element = uint16_t;
-  static V load(const uint16_t* p) { return load_bf16(p); }
-};
-struct LoadF32 {
-  using Element = float;
-  static V load(const float* p) { return gapless::load(p); }
-};
-
-inline int32_t window_begin(const AttentionJob& job, int32_t row) {
-  const int32_t begin = job.pos_begin + row - job.window + 1;
-  return job.window > 0 && begin > 0 ? begin : 0;
-}
-
-// Are 16 positions of K the lanes of a vector?
-inline bool k_has_lanes(const AttentionJob& job) {
-  return job.page_size % 16 == 0;
-}
-
-// The part of a KV block that some row of a job sees: positions from .. to - 1, relative to the block, and
-// where their rows are. Where K has lanes, also those of the other positions of their groups of 16: at[16 g]
-// is then where group g begins, in K and V alike.
-struct BlockRows {
-  const AttentionJob* job;
-  int32_t from, to;
-  int64_t at[kBlock];
-
-  void locate(const AttentionJob& j, int32_t block) {
-    const int32_t begin = window_begin(j, 0) - block, end = j.pos_begin + j.rows - block;
-    job = &j;
-    from = begin > 0 ? begin : 0;
-    to = end < kBlock ? end : kBlock;
-    const int32_t first = k_has_lanes(j) ? from / 16 * 16 : from;
-    const int32_t last = k_has_lanes(j) ? (to + 15) / 16 * 16 : to;
-    int32_t page = (block + first) / j.page_size, offset = (block + first) % j.page_size;
-    for (int32_t i = first; i < last; i++) {
-      at[i] = int64_t(j.pages[page]) * j.page_stride + int64_t(offset) * j.head_dim;
-      if (++offset == j.page_size) {
-        offset = 0;
-        page++;
-      }
-    }
-  }
-};
-
-// Prefetches the rows of K or V of a block, evenly over `calls` calls. KV comes from memory in pieces as
-// short as a page, too short for the hardware's prefetcher, and a burst of prefetches is dropped when the
-// core's miss buffers are full: so they are spread over the work on the block before. Measured (Zen 5, one
-// thread, 8 rows of 192 positions, 3 heads of 64): 112 us without, 70 in bursts, 52 spread; 40 with KV in
-// cache.
-struct Pace {
-  const BlockRows* rows = nullptr;
-  const uint16_t* base = nullptr;
-  int32_t done = 0, due = 0, step = 0;  // done: rows; due, step: rows * 2^16
-
-  Pace() = default;
-  Pace(const BlockRows& r, const uint16_t* b, int32_t calls)
-      : rows(&r), base(b), done(r.from), due(r.from << 16 | 0xffff), step((r.to - r.from) * 65536 / calls) {}
-  void next() {
-    due += step;
-    for (; done < due >> 16 && done < rows->to; done++)
-      for (int32_t d = 0; d < rows->job->head_dim; d += 32) fetch(base + rows->at[done] + d);
-  }
-};
-
-// The groups of 16 positions that the rows belong to.
-inline int32_t groups(const BlockRows& rows) {
-  return (rows.to + 15) / 16 - rows.from / 16;
-}
-// Elements of K between two rounds of prefetches.
-constexpr int32_t kPaceElements = 4;
 
 // The state of a job while it walks through the KV blocks.
 struct Walk {
@@ -141,8 +64,9 @@ void enter_block(Walk& w, int32_t block, int32_t end) {
   const AttentionJob& job = last ? *w.job.next : w.job;
   w.ahead->locate(job, last ? window_begin(job, 0) / kBlock * kBlock : block + kBlock);
   const int32_t tiles = k_has_lanes(w.job) ? (groups(*w.now) + kQkVectors - 1) / kQkVectors : groups(*w.now);
-  w.k_ahead = Pace(*w.ahead, job.k, tiles * w.job.head_dim / kPaceElements);
-  w.v_ahead = Pace(*w.ahead, job.v, w.now->to - w.now->from);
+  const int32_t passes = w.job.head_dim / (16 * kPvVectors) + w.job.head_dim % (16 * kPvVectors) / 16;
+  w.k_ahead = k_pace(*w.ahead, job.k, tiles * w.job.head_dim / kPaceElements);
+  w.v_ahead = v_pace(*w.ahead, job.v, passes * (w.now->to - w.now->from));
 }
 
 // Scores of Q queries and N groups of 16 positions: p[i * kBlock + 16 n + lane].
@@ -315,7 +239,7 @@ void weigh_values(Walk& w, int32_t query, int32_t d) {
     }
   };
   some(any_from, all_from);
-  const bool prefetches = query == 0 && d == 0;
+  const bool prefetches = query == 0;
   for (int32_t j = all_from; j < all_to; j++) {
     if (prefetches) w.v_ahead.next();
     const uint16_t* row = v + w.now->at[j];
@@ -380,7 +304,7 @@ void attend(const AttentionJob& job) {
   Walk w(job);
   const int32_t end = job.pos_begin + job.rows, begin = window_begin(job, 0) / kBlock * kBlock;
   w.ahead->locate(job, begin);
-  if (job.cold) Pace(*w.ahead, job.k, 1).next();
+  if (job.cold) k_pace(*w.ahead, job.k, 1).next();
   for (int32_t block = begin; block < end; block += kBlock) {
     enter_block(w, block, end);
     scores<L>(w);
