@@ -15,9 +15,9 @@ inline float* scratch_floats(OpContext& context, int64_t n) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
 
-// Rows in equal chunks of about `elements` activations: enough work (half a microsecond) to pay for handing a
-// chunk out. Equal, because with few rows the longest chunk is what the others wait for; and not many more
-// chunks than any machine has workers.
+// Rows in equal chunks of about `elements` activations: enough work to pay for handing a chunk out. Equal,
+// because with few rows the longest chunk is what the others wait for; and not many more chunks than any
+// machine has workers.
 struct RowChunks {
   static constexpr int32_t kMost = 64;
   int32_t rows, n;
@@ -159,15 +159,14 @@ void rope_kv_run(const RopeKvParams& p, int32_t chunk, OpContext&) {
 // ---------------------------------------------------------------- gated_activation: a chunk is a tile of
 // rows times a piece of their columns, so that one row keeps several workers busy
 
-inline constexpr int32_t kGatedElements = 2560;  // per chunk; about a microsecond
+inline constexpr int32_t kGatedElements = 2560;  // per chunk
 
 struct GatedChunks {
   ActivationTiles tiles;
   int32_t dim, piece, pieces;
   explicit GatedChunks(const GatedActivationParams& p) : tiles(p.rows.size()), dim(p.out.dim) {
     const int64_t tile = int64_t(tiles.n ? tiles.rows(tiles.n - 1) : 0) * dim;
-    // An even number of pieces: two workers are the common case, and one tile their whole work. Two with many
-    // tiles: short pieces of rows read slowly.
+    // An even number of pieces: two workers are the common case, and one tile their whole work.
     const int64_t want = tiles.n >= kWholeTiles ? 2 : std::max<int64_t>(2, tile / kGatedElements / 2 * 2);
     piece = int32_t((dim + want - 1) / want + 31) / 32 * 32;
     pieces = (dim + piece - 1) / piece;

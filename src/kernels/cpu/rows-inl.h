@@ -109,7 +109,7 @@ inline void rope_halves(float* head, const float* cos_sin, int32_t half) {
   }
 }
 
-// One call for all heads of a row: called head by head through a pointer, a head of 64 took 50 ns.
+// All heads of a row in one call through a pointer.
 template <void (*rope)(float*, const float*, int32_t)>
 void rope_heads(float* head, int32_t n, int32_t dim, const float* weight, float eps, const float* cos_sin,
                 int32_t half) {

@@ -138,6 +138,7 @@ inline V load_bf16(const uint16_t* p) {
   EACH_PART v.part[i] = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16));
   return v;
 }
+// 16 int8, as floats.
 inline V load_i8(const int8_t* p) {
   const int8x16_t q = vld1q_s8(p);
   const int16x8_t a = vmovl_s8(vget_low_s8(q)), b = vmovl_s8(vget_high_s8(q));
