@@ -156,7 +156,8 @@ Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
 int run_bench(const BenchArgs& args) {
   if (args.engine.model.empty())
     return fail(kExitUsage,
-                Status::invalid("bench needs a FILE, or a subcommand: `bench serve` or `bench overlap`"));
+                Status::invalid("bench needs a FILE, or a subcommand: `bench serve`, `bench overlap`, "
+                                "`bench kernels` or `bench sampling`"));
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
   options->scheduler.max_running_requests =

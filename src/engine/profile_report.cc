@@ -28,7 +28,7 @@ std::string rate(double per_second) {
 std::string op_line(const OpTotals& op, const StepTotals& steps, const Roof& roof) {
   const double calls = double(op.calls), n = double(steps.steps);
   const RoofUse use = roof_use(op, roof);
-  return fmt::format("  {:38} {:7.1f} {:9.2f} {:9.1f} {:5.1f} % {:8.2f} {:7} {:8} {:>12}\n", op.label,
+  return fmt::format("  {:38} {:7.1f} {:9.2f} {:9.1f} {:5.1f} % {:8.2f} {:>7} {:>8} {:>12}\n", op.label,
                      calls / n, 1e6 * op.seconds / calls, 1e6 * op.seconds / n,
                      100 * op.seconds / steps.seconds, op.work.bytes / calls / 1e6,
                      rate(op.work.bytes / op.seconds), rate((op.work.flops + op.work.int8_ops) / op.seconds),
