@@ -49,7 +49,8 @@ void add_compute_flags(CLI::App& app, EngineArgs& a) {
            fmt::join(sim_profile_names(), ", ")))
       ->check(device_spec());
   flag(app, "--attention-backend", a.attention_backend, "NAME", "",
-       "cpu: the kernels of --isa; reference: plain loops for every operation, slow, to compare with.")
+       "Attention alone: cpu, the kernels of --isa, or reference, plain loops, slow, to compare with. For "
+       "every operation: --isa reference.")
       ->check(CLI::IsMember({"cpu", "reference"}));
 }
 
