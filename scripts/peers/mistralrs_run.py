@@ -1,13 +1,11 @@
 """Runs inside the environment of mistral.rs, whose package has no server: one cell in process, one thread per stream. Prints one JSON
 line with the keys of `gapless bench serve`."""
-import json
-import math
 import pathlib
 import queue
-import sys
 import threading
 import time
 
+import in_process
 import mistralrs
 
 
@@ -22,13 +20,12 @@ def make_runner(job):
 
 
 def one(runner, prompt, output):
-    """(start, stamps, prompt tokens, completion tokens)"""
     request = mistralrs.ChatCompletionRequest(messages=prompt, model="default", max_tokens=output, temperature=0.0, ignore_eos=True, stream=True)
     start, stamps, usage = time.perf_counter(), [], None
     for chunk in runner.send_chat_completion_request(request):
         stamps.append(time.perf_counter())
         usage = getattr(chunk, "usage", None) or usage
-    return start, stamps, usage.prompt_tokens if usage else -1, usage.completion_tokens if usage else len(stamps)
+    return in_process.Answer(start, stamps, usage.prompt_tokens if usage else -1, usage.completion_tokens if usage else len(stamps))
 
 
 def run(runner, prompts, streams, output):
@@ -51,27 +48,5 @@ def run(runner, prompts, streams, output):
     return ended
 
 
-def summary(values):
-    values = sorted(values) or [0.0]
-    at = lambda share: round(1e3 * values[min(len(values) - 1, math.floor(share * len(values)))], 2)
-    return {"mean": round(1e3 * sum(values) / len(values), 2), "p50": at(0.5), "p99": at(0.99)}
-
-
-def main():
-    with open(sys.argv[1]) as source:
-        job = json.load(source)
-    runner = make_runner(job)
-    run(runner, job["warm_up"], job["streams"], 8)
-    print("ready", flush=True)
-    begin = time.perf_counter()
-    ended = run(runner, job["prompts"], job["streams"], job["output"])
-    seconds = max(stamps[-1] for _, stamps, _, _ in ended) - begin
-    tokens = sum(count for *_, count in ended)
-    gaps = [b - a for _, stamps, *_ in ended for a, b in zip(stamps, stamps[1:])]
-    print(json.dumps({"seconds": round(seconds, 3), "output_tok_s": round(tokens / seconds, 1), "completion_tokens": tokens,
-                      "prompt_tokens": sum(count for *_, count, _ in ended),
-                      "ttft_ms": summary([stamps[0] - start for start, stamps, *_ in ended]), "itl_ms": summary(gaps)}), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    in_process.main(make_runner, run)

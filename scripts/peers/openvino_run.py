@@ -1,10 +1,8 @@
 """Runs inside the environment of OpenVINO GenAI: one cell in process, by continuous batching. Prints one JSON line with the keys of
 `gapless bench serve`. There is no server and no network in the figures, which favours this peer."""
-import json
-import math
-import sys
 import time
 
+import in_process
 import openvino_genai
 
 
@@ -45,30 +43,8 @@ def run(pipeline, prompts, streams, output):
         done = [request for request in open_requests if request.look()]
         ended += done
         open_requests = [request for request in open_requests if request not in done]
-    return ended
-
-
-def summary(values):
-    values = sorted(values)
-    at = lambda share: round(1e3 * values[min(len(values) - 1, math.floor(share * len(values)))], 2)
-    return {"mean": round(1e3 * sum(values) / len(values), 2), "p50": at(0.5), "p99": at(0.99)}
-
-
-def main():
-    with open(sys.argv[1]) as source:
-        job = json.load(source)
-    pipeline = make_pipeline(job)
-    run(pipeline, job["warm_up"], job["streams"], 8)
-    print("ready", flush=True)
-    begin = time.perf_counter()
-    ended = run(pipeline, job["prompts"], job["streams"], job["output"])
-    seconds = max(request.stamps[-1] for request in ended) - begin
-    tokens = sum(len(request.stamps) for request in ended)
-    gaps = [b - a for request in ended for a, b in zip(request.stamps, request.stamps[1:])]
-    print(json.dumps({"seconds": round(seconds, 3), "output_tok_s": round(tokens / seconds, 1), "completion_tokens": tokens,
-                      "prompt_tokens": sum(request.prompt_tokens for request in ended),
-                      "ttft_ms": summary([request.stamps[0] - request.start for request in ended]), "itl_ms": summary(gaps)}), flush=True)
+    return [in_process.Answer(request.start, request.stamps, request.prompt_tokens, len(request.stamps)) for request in ended]
 
 
 if __name__ == "__main__":
-    main()
+    in_process.main(make_pipeline, run)

@@ -114,3 +114,12 @@ def test_the_command_line_says_what_there_is(peers, capsys):
     with pytest.raises(SystemExit):
         peers.parse(["--cache", "x", "--peers", "llama,nobody"])
     assert "'nobody' is none of llama" in capsys.readouterr().err
+
+
+def test_a_peer_in_process_counts_as_the_load_generator_does(peers):
+    import in_process
+    answers = [in_process.Answer(1.0, [1.5, 1.6, 1.8], 10, 3), in_process.Answer(2.0, [2.1, 2.2, 3.0], 12, 3)]
+    got = in_process.figures(answers, 1.0)
+    assert got["completion_tokens"] == 6 and got["prompt_tokens"] == 22 and got["seconds"] == 2.0 and got["output_tok_s"] == 3.0
+    assert got["ttft_ms"] == {"mean": 300.0, "p50": 500.0, "p99": 500.0}
+    assert got["itl_ms"]["p99"] == 800.0
