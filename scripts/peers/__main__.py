@@ -32,6 +32,8 @@ def parse(arguments):
     parser.add_argument("--streams", type=lambda text: [int(word) for word in words(text)], default=[1, 8, 32], metavar="LIST",
                         help="requests at the same time (default 1,8,32)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each is measured (default 2); the table has medians")
+    parser.add_argument("--tries", type=int, default=2, metavar="N",
+                        help="measure again, up to N times, while other programs keep the machine busy (default 2)")
     parser.add_argument("--quick", action="store_true", help="half as many requests")
     parser.add_argument("--gapless-flags", type=shlex.split, default=[], metavar="FLAGS", help="more flags for gapless serve")
     parser.add_argument("--lock", type=pathlib.Path, metavar="FILE", help="hold this file's lock while something is measured; other jobs may take it too")
@@ -43,8 +45,8 @@ def parse(arguments):
         for name in given:
             if name not in known:
                 parser.error(f"{flag}: '{name}' is none of {', '.join(known)}")
-    if not options.streams or min(options.streams) < 1 or options.rounds < 1:
-        parser.error("--streams and --rounds must be at least 1")
+    if not options.streams or min(options.streams) < 1 or min(options.rounds, options.tries) < 1:
+        parser.error("--streams, --rounds and --tries must be at least 1")
     return options
 
 
@@ -64,19 +66,19 @@ def give_up(results, peer, error):
     say(f"{peer.name}, {peer.weights}: left out: {results.reasons[peer]}")
 
 
-def run_rounds(results, tools, rounds, logs):
-    for number in range(rounds):
+def run_rounds(results, tools, options, logs):
+    for number in range(options.rounds):
         for cell in results.cells:
             for peer in results.peers:
                 if peer not in results.reasons:
-                    measure_one(results, tools, peer, cell, number, logs)
+                    measure_one(results, tools, peer, cell, number, options.tries, logs)
 
 
-def measure_one(results, tools, peer, cell, number, logs):
+def measure_one(results, tools, peer, cell, number, tries, logs):
     label = f"{peer.name}, {peer.weights}"
     try:
         folder = logs / f"{results.model}-{cell.streams}x{cell.prompt}-{number}-{label.replace(', ', '-').replace(' ', '_')}"
-        figures = measure(peer, cell, tools, folder)
+        figures = measure(peer, cell, tools, folder, tries)
     except Exception as error:
         results.figures[peer, cell].append(None)
         if number == 0 and not results.measured(peer):
@@ -111,7 +113,7 @@ def main():
         prepare(results, tools, model, path)
         with holding(tools.lock):
             state += [f"before {model}: {line}" for line in machine.measured_lines(tools.gapless, path)]
-        run_rounds(results, tools, options.rounds, tools.cache / "logs")
+        run_rounds(results, tools, options, tools.cache / "logs")
         with holding(tools.lock):
             state += [f"after {model}: {line}" for line in machine.measured_lines(tools.gapless, path)]
         for peer in results.peers:

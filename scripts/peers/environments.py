@@ -7,6 +7,7 @@ import sys
 
 import export
 import llama
+import machine
 from cells import Cell, make_prompts
 from measure import WARM_UP_SEED
 from peer import Peer
@@ -35,9 +36,10 @@ def environment(tools, name):
 def exported(tools, path):
     """The model as a folder of 16-bit weights: llama-quantize multiplies the weights out, the rest is copied."""
     folder = tools.cache / "models" / f"{path.stem}.bf16"
-    if not (folder / "ready").exists():
+    ready = folder / f"ready-{export.FORMAT}"
+    if not ready.exists():
         export.write_folder(llama.quantize(tools, path, "BF16"), folder)
-        (folder / "ready").touch()
+        ready.touch()
     return folder
 
 
@@ -103,6 +105,8 @@ class Vllm(Peer):
         self.environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "2", "CUDA_VISIBLE_DEVICES": ""}
 
     def prepare(self, tools, model, path):
+        # By itself it leaves one core to its front end, which is half of a machine with two.
+        self.environment["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, machine.one_cpu_per_core()))
         self.path = exported(tools, path)
         self.python = environment(tools, "vllm")
 

@@ -11,6 +11,8 @@ LAYER_NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "at
                "ffn_down": "mlp.down_proj"}
 OTHER_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 CONTROL = 3
+FORMAT = 2  # of the folder: one more when what is written changes, so that it is written again
+PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"  # the prompt as it is: all peers compute the same tokens
 
 
 def config_of(metadata, tied):
@@ -107,5 +109,5 @@ def write_folder(source, folder):
     special = {key: metadata["tokenizer.ggml.tokens"][config[key + "_id"]] for key in ("bos_token", "eos_token")}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer_of(metadata), ensure_ascii=False))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": PLAIN, **special}))
     write_safetensors(folder / "model.safetensors", weights_of(metadata, tensors))

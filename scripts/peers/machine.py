@@ -15,15 +15,20 @@ def cpu_model():
     return platform.machine()
 
 
-def physical_cores():
-    """Cores, not hyperthreads, that this process may use."""
-    cores = set()
-    for cpu in os.sched_getaffinity(0):
+def one_cpu_per_core():
+    """Of each core that this process may use one CPU: the hyperthreads beside it are left out."""
+    first = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
         try:
-            cores.add(pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+            core = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
         except OSError:
-            cores.add(str(cpu))
-    return len(cores)
+            core = cpu
+        first.setdefault(core, cpu)
+    return list(first.values())
+
+
+def physical_cores():
+    return len(one_cpu_per_core())
 
 
 def measured_lines(gapless, model):

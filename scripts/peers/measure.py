@@ -12,6 +12,7 @@ import machine
 from processes import Failure, Group, Usage, read_usage
 
 WARM_UP_SEED = 99
+BUSY_CORES = 0.15  # used by other programs or taken by the host: more than this and a measurement counts as disturbed
 
 
 @contextlib.contextmanager
@@ -119,6 +120,19 @@ def measure_in_process(peer, cell, tools, folder, seconds):
     return checked({**read_json(folder / "load.log"), **used, "load_cpu_s": None}, cell)
 
 
-def measure(peer, cell, tools, folder, seconds=400):
+def measure(peer, cell, tools, folder, tries=1, seconds=400):
+    """Up to `tries` times while other programs keep the machine busy: the figures of the least disturbed one."""
     folder.mkdir(parents=True, exist_ok=True)
-    return (measure_in_process if peer.in_process else measure_server)(peer, cell, tools, folder, seconds)
+    once = measure_in_process if peer.in_process else measure_server
+    best = None
+    for _ in range(tries):
+        figures = once(peer, cell, tools, folder, seconds)
+        if best is None or disturbance(figures) < disturbance(best):
+            best = figures
+        if disturbance(best) <= BUSY_CORES:
+            break
+    return best
+
+
+def disturbance(figures):
+    return figures["other_cores"] + figures["steal_cores"]

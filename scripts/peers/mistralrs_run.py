@@ -19,17 +19,21 @@ def make_runner(job):
     return mistralrs.Runner(which=which, max_seqs=job["streams"], prefix_cache_n=0)
 
 
-def one(runner, prompt, output):
-    request = mistralrs.ChatCompletionRequest(messages=prompt, model="default", max_tokens=output, temperature=0.0, ignore_eos=True, stream=True)
+def one(runner, sending, prompt, output):
+    request = mistralrs.ChatCompletionRequest(messages=[{"role": "user", "content": prompt}], model="default", max_tokens=output, temperature=0.0,
+                                              ignore_eos=True, stream=True)
     start, stamps, usage = time.perf_counter(), [], None
-    for chunk in runner.send_chat_completion_request(request):
+    with sending:
+        chunks = runner.send_chat_completion_request(request)
+    for chunk in chunks:
         stamps.append(time.perf_counter())
         usage = getattr(chunk, "usage", None) or usage
     return in_process.Answer(start, stamps, usage.prompt_tokens if usage else -1, usage.completion_tokens if usage else len(stamps))
 
 
 def run(runner, prompts, streams, output):
-    waiting, ended = queue.SimpleQueue(), []
+    waiting, ended, errors = queue.SimpleQueue(), [], []
+    sending = threading.Lock()  # the package refuses two calls at the same time; the answers come in parallel
     for prompt in prompts:
         waiting.put(prompt)
 
@@ -39,12 +43,19 @@ def run(runner, prompts, streams, output):
                 prompt = waiting.get_nowait()
             except queue.Empty:
                 return
-            ended.append(one(runner, prompt, output))
+            try:
+                ended.append(one(runner, sending, prompt, output))
+            except Exception as error:
+                errors.append(error)
+                return
+
     threads = [threading.Thread(target=stream) for _ in range(streams)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if errors:
+        raise errors[0]
     return ended
 
 

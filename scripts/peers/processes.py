@@ -2,6 +2,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -98,7 +99,7 @@ class Group:
     def last_line(self):
         """What the program said last, on one line of a table."""
         lines = [line.strip() for line in self.log.read_text(errors="replace").replace("\r", "\n").splitlines() if line.strip()]
-        errors = [line for line in lines if "rror" in line]
+        errors = [line for line in lines if re.search(r"(?i)error: \S", line)]
         return (errors or lines or ["it said nothing"])[-1][:200].replace("|", "/")
 
     def stop(self, grace=10):

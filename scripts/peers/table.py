@@ -1,7 +1,8 @@
 """The report: medians over the rounds as Markdown."""
 import statistics
 
-BUSY_CORES = 0.15  # of other programs, or taken by the host: more than this and the report says so
+from measure import BUSY_CORES
+
 
 
 def median_of(rounds, *keys):
