@@ -146,7 +146,7 @@ def test_a_ht_10_a_second_signal_does_not_wait_for_a_long_step(start_server):
     server = start_server("--chunked-prefill-size", -1, "--max-prefill-tokens", 8192)
     prompts = [[100 + (i + start) % 1000 for i in range(8000)] for start in (0, 500)]
     begin = time.monotonic()
-    status, answer = server.post("/v1/completions", {"prompt": prompts[0], "max_tokens": 1})
+    status, answer = server.post("/v1/completions", {"prompt": prompts[0], "max_tokens": 1}, timeout=300)
     whole = time.monotonic() - begin
     assert status == 200, answer
     connection = server.raw_post("/v1/completions", {"prompt": prompts[1], "max_tokens": 1})
@@ -260,7 +260,8 @@ def test_bench_says_nothing_of_decode_after_a_few_tokens():
     sizes = ["--batch-sizes", "1", "--prompt-lengths", "16", "--decode-tokens", "4"]
     row = json.loads(run("bench", MODEL, *sizes, "--json").stdout)
     assert row["prefill_tok_s"] > 0 and row["decode_tok_s"] is row["decode_roof"] is row["itl_ms"] is None
-    assert run("bench", MODEL, *sizes).stdout.splitlines()[-1].split()[-3:] == ["–"] * 3
+    rows = [line.split() for line in run("bench", MODEL, *sizes).stdout.splitlines()]
+    assert [row[-3:] for row in rows if row[:2] == ["1", "16"]] == [["–"] * 3]
 
 
 def test_the_banner_of_a_simulation_says_so(start_server):
