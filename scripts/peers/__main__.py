@@ -84,7 +84,8 @@ def measure_one(results, tools, peer, cell, number, tries, logs):
         if number == 0 and not results.measured(peer):
             give_up(results, peer, error)
         else:
-            say(f"{label}, {cell.name}: {error}")
+            results.failures.append(f"{label}, {cell.name}, round {number + 1}: {error}")
+            say(results.failures[-1])
         return
     results.figures[peer, cell].append(figures)
     say(f"round {number + 1}, {cell.name}: {label}: {figures['output_tok_s']:.1f} tok/s, TTFT {figures['ttft_ms']['p50']:.0f} ms"
@@ -98,6 +99,11 @@ def heading(options, tools, commands, state):
     lines += ["- Figures compare only within one run: a server's are medians of rounds in which all were measured in turns."]
     lines += ["", "Commands (load: `gapless bench serve`, the same for every server; a peer in process makes the same requests itself):", ""]
     return lines + [f"    {command}" for command in commands] + [""]
+
+
+def shown_command(peer, cell):
+    settings = [f"{name}={value}" for name, value in peer.environment.items()]
+    return shlex.join([*settings, *(str(part) for part in peer.command(cell, 8080))]) + (f"   # {peer.version}" if peer.version else "")
 
 
 def main():
@@ -118,7 +124,7 @@ def main():
             state += [f"after {model}: {line}" for line in machine.measured_lines(tools.gapless, path)]
         for peer in results.peers:
             if results.measured(peer):
-                commands.append(shlex.join(str(part) for part in peer.command(results.cells[0], 8080)) + (f"   # {peer.version}" if peer.version else ""))
+                commands.append(shown_command(peer, results.cells[0]))
         reports.append(table.report(results))
         text = "\n".join(heading(options, tools, commands, state) + reports)
         if options.out:

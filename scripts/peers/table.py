@@ -49,6 +49,7 @@ class Results:
         self.model, self.peers, self.cells = model, peers, cells
         self.figures = {(peer, cell): [] for peer in peers for cell in cells}
         self.reasons = {}
+        self.failures = []  # single measurements that failed, in words
 
     def ours(self, cell):
         return self.figures[self.peers[0], cell]
@@ -126,6 +127,7 @@ def report(results):
     lines = [f"### {results.model}", "", *summary(results), ""]
     if results.reasons:
         lines += [f"- Not measured: {peer.name}, {peer.weights}: {reason}" for peer, reason in results.reasons.items()] + [""]
+    lines += [f"- Failed: {line}" for line in results.failures]
     lines += [f"- {line}" for line in warnings(results)]
     lines += ["", *details(results), ""]
     return "\n".join(lines)

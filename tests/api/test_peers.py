@@ -64,6 +64,23 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_the_reason(peers, capsys):
     assert "- Not measured: broken, same file: no such package" in peers.table.report(results)
 
 
+def test_a_measurement_that_fails_is_said_and_the_others_go_on(peers, tmp_path, monkeypatch):
+    results = results_of(peers, "Gapless")
+    peer, (first, second, _) = results.peers[0], results.cells
+    entries = [figures(100), peers.Failure("load: not done within 1 s")]
+
+    def next_entry(*_):
+        entry = entries.pop(0)
+        if isinstance(entry, Exception):
+            raise entry
+        return entry
+    monkeypatch.setattr(peers, "measure", next_entry)
+    for cell in (first, second):
+        peers.measure_one(results, None, peer, cell, 0, 1, tmp_path)
+    assert results.figures[peer, second] == [None] and not results.reasons
+    assert "- Failed: Gapless, same file, 8 streams, round 1: load: not done within 1 s" in peers.table.report(results)
+
+
 def test_a_program_that_hangs_is_ended_with_its_children(peers, tmp_path):
     import processes
     code = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print('error: stuck', flush=True); time.sleep(60)"
