@@ -11,10 +11,12 @@ struct Roof {
   double read_gbps;   // 10^9 bytes per second from memory, beyond the last-level cache
 };
 
-// Measures with `threads` threads for about 0.3 s (plus the time to touch 128 to 512 MB) and returns the best
-// of three rounds of each kind: other processes can only make a round slower. Arithmetic runs on registers
-// that are fixed in assembly, with the widest instructions that best_isa() uses; compilers turn such loops
-// into memory traffic or into nothing. Blocks; any thread.
+// Measures with `threads` threads for about 0.3 s (plus the time to touch 512 MB) and returns the best
+// of three rounds of each kind: other processes can only make a round slower. Rounds in which they took a
+// core away are repeated, up to 2 s in all. Arithmetic runs on registers that are fixed in assembly, with the
+// widest instructions that best_isa() uses and as many independent sums as keep them busy (with 8 instead of
+// 12 a Zen 5 core does 10 % less); compilers turn such loops into memory traffic or into nothing. Blocks; any
+// thread.
 Roof measure_roof(int threads);
 
 // How much memory a loop must walk through before it comes back, so that no cache helps: four times the

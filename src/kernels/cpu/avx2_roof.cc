@@ -1,3 +1,5 @@
+#include <immintrin.h>
+
 #include "kernels/cpu/roof_bodies.h"
 
 namespace gapless {
@@ -21,9 +23,16 @@ void int8(int64_t n) {
 void fma(int64_t n) {
   asm volatile(CLEAR(0) TWELVE(CLEAR) "1:\n" TWELVE(FMA) "dec %0\n jnz 1b\n" : "+r"(n)::SUMS, "cc");
 }
+void read(const std::byte* p, size_t bytes) {
+  __m256i sums[8] = {};
+  for (const std::byte* end = p + bytes; p < end; p += RoofBodies::kReadStep)
+    for (int i = 0; i < 8; i++)
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_load_si256(reinterpret_cast<const __m256i*>(p) + i));
+  for (int i = 0; i < 8; i++) asm volatile("" ::"x"(sums[i]));
+}
 
 }  // namespace
 
-constinit const RoofBodies kAvx2Roof = {int8, 12.0 * 32 * 2, fma, 12.0 * 8 * 2};
+constinit const RoofBodies kAvx2Roof = {int8, 12.0 * 32 * 2, fma, 12.0 * 8 * 2, read};
 
 }  // namespace gapless

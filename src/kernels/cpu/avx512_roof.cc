@@ -1,3 +1,5 @@
+#include <immintrin.h>
+
 #include "kernels/cpu/roof_bodies.h"
 
 namespace gapless {
@@ -19,9 +21,15 @@ void int8(int64_t n) {
 void fma(int64_t n) {
   asm volatile(CLEAR(16) TWELVE(CLEAR) "1:\n" TWELVE(FMA) "dec %0\n jnz 1b\n" : "+r"(n)::SUMS, "cc");
 }
+void read(const std::byte* p, size_t bytes) {
+  __m512i sums[4] = {};
+  for (const std::byte* end = p + bytes; p < end; p += RoofBodies::kReadStep)
+    for (int i = 0; i < 4; i++) sums[i] = _mm512_add_epi32(sums[i], _mm512_load_si512(p + 64 * i));
+  asm volatile("" ::"v"(sums[0]), "v"(sums[1]), "v"(sums[2]), "v"(sums[3]));
+}
 
 }  // namespace
 
-constinit const RoofBodies kAvx512Roof = {int8, 12.0 * 64 * 2, fma, 12.0 * 16 * 2};
+constinit const RoofBodies kAvx512Roof = {int8, 12.0 * 64 * 2, fma, 12.0 * 16 * 2, read};
 
 }  // namespace gapless

@@ -1,3 +1,5 @@
+#include <arm_neon.h>
+
 #include "kernels/cpu/roof_bodies.h"
 
 namespace gapless {
@@ -22,9 +24,16 @@ void fma(int64_t n) {
   asm volatile(CLEAR(0) SIXTEEN(CLEAR) "1:\n" SIXTEEN(FMA) "subs %0, %0, #1\n b.ne 1b\n"
                : "+r"(n)::SUMS, "cc");
 }
+void read(const std::byte* p, size_t bytes) {
+  uint32x4_t sums[8] = {};
+  for (const std::byte* end = p + bytes; p < end; p += 128)
+    for (int i = 0; i < 8; i++)
+      sums[i] = vaddq_u32(sums[i], vld1q_u32(reinterpret_cast<const uint32_t*>(p) + 4 * i));
+  for (int i = 0; i < 8; i++) asm volatile("" ::"w"(sums[i]));
+}
 
 }  // namespace
 
-constinit const RoofBodies kNeonRoof = {int8, 16.0 * 16 * 2, fma, 16.0 * 4 * 2};
+constinit const RoofBodies kNeonRoof = {int8, 16.0 * 16 * 2, fma, 16.0 * 4 * 2, read};
 
 }  // namespace gapless
