@@ -163,7 +163,7 @@ void add_serve_flags(CLI::App& app, ServeArgs& a) {
   toggle(
       app, "--profile", a.profile, "off",
       "Measure every operation of every step: GET /profile shows them, and so does the end of the program. "
-      "Off, because it costs about one percent.");
+      "Off, because it may cost a percent or two.");
   flag(app, "--port-file", a.port_file, "FILE", "none",
        "Write the port number to this file once it is bound.");
   flag(app, "--api-key", a.api_key, "KEY", "none",

@@ -42,6 +42,7 @@ std::vector<StepTotals> OpProfile::totals() const {
 void OpProfile::reset() {
   std::lock_guard lock(mutex_);
   kinds_.clear();
+  last_end_ = 0;  // what was before is no gap of what comes
 }
 
 }  // namespace gapless

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "device/cpu/cpu_device.h"
 
@@ -88,6 +90,49 @@ TEST_F(OpProfileTest, OnlyWhenItIsSet) {
   EXPECT_EQ(profile.totals()[0].steps, 1);
   profile.reset();
   EXPECT_TRUE(profile.totals().empty());
+}
+
+TEST_F(OpProfileTest, CopiesReadAndWrite) {
+  ASSERT_TRUE(stream->set_profile(&profile));
+  const std::vector<char> from(1000, 'x');
+  std::vector<char> to(1000);
+  auto ops = stream->new_ops();
+  device.push_copy(*ops, to.data(), from.data(), from.size());
+  ASSERT_TRUE(stream->submit(std::move(ops))->wait().is_ok());
+  stream->synchronize();
+  ASSERT_EQ(profile.totals().size(), 1u);
+  ASSERT_EQ(profile.totals()[0].ops.size(), 1u);
+  EXPECT_EQ(profile.totals()[0].ops[0].work.bytes, 2000);
+  EXPECT_EQ(to, from);
+}
+
+TEST_F(OpProfileTest, TimeBeforeAResetIsNoGap) {
+  ASSERT_TRUE(stream->set_profile(&profile));
+  run_step(0, 1);
+  stream->synchronize();
+  profile.reset();
+  run_step(0, 1);
+  stream->synchronize();
+  ASSERT_EQ(profile.totals().size(), 1u);
+  EXPECT_EQ(profile.totals()[0].gaps, 0);
+}
+
+// Whoever reads or switches while steps run sees whole steps: for the thread sanitizer, too.
+TEST_F(OpProfileTest, IsReadAndSwitchedWhileStepsRun) {
+  ASSERT_TRUE(stream->set_profile(&profile));
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    for (bool on = false; !done; on = !on) {
+      for (const StepTotals& steps : profile.totals())
+        for (const OpTotals& op : steps.ops) EXPECT_EQ(op.calls % steps.steps, 0) << op.label;
+      stream->set_profile(on ? &profile : nullptr);
+    }
+  });
+  for (int i = 0; i < 20; i++) run_step(0, 1);
+  done = true;
+  reader.join();
+  stream->set_profile(nullptr);
+  stream->synchronize();
 }
 
 }  // namespace

@@ -46,6 +46,10 @@ TEST(ProfileReport, TextHasTheLargestOpsFirstAndTheRestTogether) {
   EXPECT_EQ(text.find("op1"), std::string::npos) << text;
   EXPECT_NE(text.find("33.3 %"), std::string::npos) << text;  // op4: 5 of 15 ms
   EXPECT_NE(profile_text({}, kRoof).find("no step so far"), std::string::npos);
+  // Numbers stand below their headings, also where one has none: each cell ends where its heading does.
+  const size_t heading = text.find("GB/s", text.find("MB/call"));
+  const size_t line = text.find("op4"), number = text.find("0.2", text.find("33.3 %"));
+  EXPECT_EQ(heading + 4 - text.rfind('\n', heading), number + 3 - text.rfind('\n', line)) << text;
 }
 
 TEST(ProfileReport, JsonHasEverything) {

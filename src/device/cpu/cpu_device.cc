@@ -75,6 +75,10 @@ void copy_run(const CopyParams& p, int32_t chunk, OpContext&) {
   std::memcpy(p.to + begin, p.from + begin, std::min(kCopyChunkBytes, p.bytes - begin));
 }
 
+OpWork copy_work(const CopyParams& p) {
+  return {.bytes = 2.0 * double(p.bytes)};
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(int threads) : threads_(threads) {
@@ -101,8 +105,8 @@ std::unique_ptr<Stream> CpuDevice::create_stream() {
 
 void CpuDevice::push_copy(OpList& ops, void* to, const void* from, size_t bytes) {
   CHECK_LE(bytes, size_t(kMaxOpChunks) * kCopyChunkBytes);
-  ops.push<copy_chunks, copy_run>("copy",
-                                  CopyParams{static_cast<char*>(to), static_cast<const char*>(from), bytes});
+  ops.push<copy_chunks, copy_run, copy_work>(
+      "copy", CopyParams{static_cast<char*>(to), static_cast<const char*>(from), bytes});
 }
 
 }  // namespace gapless
