@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
@@ -52,7 +53,7 @@ double best_rate(int threads, const Work& work) {
   std::vector<RoundPart> parts((size_t(threads)));
   double best = 0;
   int rounds = 0, undisturbed = 0;
-  bool go_on = true;
+  std::atomic<bool> go_on = true;
   const auto first_begin = Clock::now();
   // Once all threads have done a round: on one of them, the others wait.
   const auto end_round = [&]() noexcept {
