@@ -7,6 +7,7 @@
 
 #include "kernels/random_weights.h"
 #include "kernels/roof.h"
+#include "kernels/row_stride.h"
 
 namespace gapless {
 
@@ -15,12 +16,6 @@ namespace {
 constexpr int kRounds = 5;
 constexpr double kRoundSeconds = 0.02;
 constexpr int32_t kMostOps = 20'000;  // of a step
-
-// Rows a multiple of 4 KB apart would share cache sets (kernels/ops.h).
-int64_t row_stride(int32_t elements) {
-  const int64_t padded = (int64_t(elements) + 15) / 16 * 16;
-  return padded % 1024 == 0 ? padded + 16 : padded;
-}
 
 struct Nothing {
   int32_t chunks;

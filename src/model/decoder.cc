@@ -23,7 +23,6 @@ Status DecoderModel::load(const GgufFile& file, Device& device, const LoadOption
                    ArchKeys(file, config_.architecture).get_positive("attention.layer_norm_rms_epsilon"));
   WeightPlan plan(file);
   RETURN_IF_ERROR(plan.matrix(embedding_, "token_embd.weight", config_.vocab_size, config_.dim));
-  const std::string head_tensor = plan.has("output.weight") ? "output.weight" : "token_embd.weight";
   RETURN_IF_ERROR(plan.vector(output_norm_, "output_norm.weight", config_.dim));
   tied_ = !plan.has("output.weight");
   if (!tied_) RETURN_IF_ERROR(plan.matrix(head_, "output.weight", config_.vocab_size, config_.dim));
@@ -31,6 +30,7 @@ Status DecoderModel::load(const GgufFile& file, Device& device, const LoadOption
   RETURN_IF_ERROR(plan.check_all_used());
   ASSIGN_OR_RETURN(weights_, plan.load(device, load_threads(options)));
   if (tied_) head_ = embedding_;
+  const std::string head_tensor = tied_ ? "token_embd.weight" : "output.weight";
   head_label_ = matmul_label(std::array{head_tensor}, head_.n, head_.k, file.find_tensor(head_tensor)->dtype);
   return load_ropes(device);
 }

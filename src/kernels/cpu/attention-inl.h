@@ -92,15 +92,21 @@ void score_tile(const float* const* q, const typename L::Element* const* k, int3
 template <class L>
 using ScoreTile = void (*)(const float* const*, const typename L::Element* const*, int32_t, float, float*,
                            Pace*);
+// The tables have places for the widest instruction set; what another cannot hold is never asked for.
+constexpr int tile_size(int wanted, int most) {
+  return wanted <= most ? wanted : 1;
+}
 template <class L, int Q>
-constexpr ScoreTile<L> kScoreTilesOf[] = {
-    score_tile<L, Q, 1>,   score_tile < L, Q, kQkVectors<2 ? 1 : 2>, score_tile < L, Q,
-    kQkVectors<3 ? 1 : 3>, score_tile < L, Q, kQkVectors<4 ? 1 : 4>};
+constexpr ScoreTile<L> kScoreTilesOf[] = {score_tile<L, Q, 1>, score_tile<L, Q, tile_size(2, kQkVectors)>,
+                                          score_tile<L, Q, tile_size(3, kQkVectors)>,
+                                          score_tile<L, Q, tile_size(4, kQkVectors)>};
 template <class L>
-constexpr const ScoreTile<L>* kScoreTiles[] = {
-    kScoreTilesOf<L, 1>,   kScoreTilesOf<L, 2>,   kScoreTilesOf<L, 3>,
-    kScoreTilesOf < L,     kPvQueries<4 ? 1 : 4>, kScoreTilesOf < L,
-    kPvQueries<5 ? 1 : 5>, kScoreTilesOf < L,     kPvQueries<6 ? 1 : 6>};
+constexpr const ScoreTile<L>* kScoreTiles[] = {kScoreTilesOf<L, 1>,
+                                               kScoreTilesOf<L, 2>,
+                                               kScoreTilesOf<L, 3>,
+                                               kScoreTilesOf<L, tile_size(4, kPvQueries)>,
+                                               kScoreTilesOf<L, tile_size(5, kPvQueries)>,
+                                               kScoreTilesOf<L, tile_size(6, kPvQueries)>};
 
 // Groups begin .. end - 1 of the block, which lie at k[0], k[1], ..., for every query that sees any of them.
 template <class L>
