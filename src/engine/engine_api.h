@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "engine/profile_report.h"
+#include "sampling/grammar.h"
 #include "scheduler/request.h"
 
 namespace gapless {
@@ -50,6 +51,7 @@ struct GenerateRequest {
   bool want_prompt_text = false;  // Accepted carries the prompt's text per token (echo)
   bool want_prompt_logprobs = false;
   std::string cache_salt;
+  std::optional<GrammarSpec> grammar;  // what the answer is limited to
 };
 
 struct Usage {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sampling/grammar.h"
 #include "sampling/sampling_params.h"
 #include "worker/model_worker_batch.h"
 
@@ -31,6 +32,7 @@ struct Request {
   int32_t prompt_logprob_begin =
       -1;  // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of
            // them); such a request does not read the prefix cache (it may fill it)
+  std::shared_ptr<const Grammar> grammar;  // null: none. One matcher per choice
   std::string cache_namespace;  // requests share cached prefixes only within one namespace
   Clock::time_point arrival{};
 };
