@@ -33,7 +33,7 @@ struct Request {
       -1;  // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of
            // them); such a request does not read the prefix cache (it may fill it)
   std::shared_ptr<const Grammar> grammar;  // null: none. One matcher per choice
-  std::string cache_namespace;  // requests share cached prefixes only within one namespace
+  std::string cache_namespace;             // requests share cached prefixes only within one namespace
   Clock::time_point arrival{};
 };
 
