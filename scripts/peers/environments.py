@@ -57,7 +57,7 @@ class InProcess(Peer):
         self.path = llama.quantize(tools, path, self.kind) if self.kind else path
 
     def job(self, cell):
-        warm_up = Cell("warm-up", cell.streams, 32, 8, cell.streams, WARM_UP_SEED)
+        warm_up = Cell("warm-up", "rate", cell.streams, 32, 8, cell.streams, WARM_UP_SEED)
         return {"model": str(self.path), "streams": cell.streams, "threads": self.threads, "kv_blocks": cell.streams * cell.tokens // KV_BLOCK + 64, "output": cell.output,
                 "warm_up": make_prompts(warm_up), "prompts": make_prompts(cell)}
 

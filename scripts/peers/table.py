@@ -1,8 +1,8 @@
 """The report: medians over the rounds as Markdown."""
+import dataclasses
 import statistics
 
 from measure import BUSY_CORES
-
 
 
 def median_of(rounds, *keys):
@@ -42,6 +42,23 @@ def head(*columns):
     return [row(*columns), "|" + "---|" * len(columns)]
 
 
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """Of the summary: which figure of a measurement it has, and how it is written."""
+    title: str
+    keys: tuple
+    form: str
+    ratio_form: str = "{:.2f}"
+    scale: float = 1.0
+
+
+COLUMNS = {
+    "rate": Column("", ("output_tok_s",), "{:.0f}"),
+    "ttft": Column("TTFT p50, ", ("ttft_ms", "p50"), "{:.0f} ms", "{:.3f}"),
+    "memory": Column("peak RSS, ", ("peak_bytes",), "{:.2f} GB", scale=1e-9),
+}
+
+
 class Results:
     """figures: (peer, cell) -> one entry per round, None where it failed; reasons: peer -> why it has no figures."""
 
@@ -59,31 +76,21 @@ class Results:
 
 
 def summary(results):
-    """One row per peer, one column per number of streams. `Nx`: Gapless has N times as many tokens per second."""
-    throughput = [cell for cell in results.cells if cell.output > 8]
-    long_prompt = [cell for cell in results.cells if cell not in throughput]
-    largest = max(throughput, key=lambda cell: cell.streams)
-    columns = ["output tok/s (Gapless over it)", "weights"] + [cell.name for cell in throughput]
-    columns += [f"TTFT p50, {cell.name}" for cell in long_prompt] + [f"peak RSS, {largest.name}"]
-    lines = head(*columns)
+    """One row per peer, one column per cell. `Nx`: Gapless has N times as many tokens per second, as long a time, as much memory."""
+    lines = head("output tok/s (Gapless over it)", "weights", *(COLUMNS[cell.shown].title + cell.name for cell in results.cells))
     for peer in results.peers:
-        if not results.measured(peer):
-            continue
-        cells = [peer.name, peer.weights]
-        for cell in throughput:
-            theirs = results.figures[peer, cell]
-            cells.append(shown(rate(theirs), "{:.0f}") + shown_ratio(ratio(results.ours(cell), theirs, "output_tok_s"), peer is results.peers[0]))
-        for cell in long_prompt:
-            theirs = results.figures[peer, cell]
-            cells.append(shown(median_of(theirs, "ttft_ms", "p50"), "{:.0f} ms")
-                         + shown_ratio(ratio(results.ours(cell), theirs, "ttft_ms", "p50"), peer is results.peers[0], "{:.3f}"))
-        cells.append(shown(median_of(results.figures[peer, largest], "peak_bytes"), "{:.2f} GB", 1e-9)
-                     + shown_ratio(ratio(results.ours(largest), results.figures[peer, largest], "peak_bytes"), peer is results.peers[0]))
-        lines.append(row(*cells))
+        if results.measured(peer):
+            lines.append(row(peer.name, peer.weights, *(summary_entry(results, peer, cell) for cell in results.cells)))
     return lines
 
 
-def shown_ratio(value, is_ours, form="{:.2f}"):
+def summary_entry(results, peer, cell):
+    column, theirs = COLUMNS[cell.shown], results.figures[peer, cell]
+    text = shown(median_of(theirs, *column.keys), column.form, column.scale)
+    return text + shown_ratio(ratio(results.ours(cell), theirs, *column.keys), peer is results.peers[0], column.ratio_form)
+
+
+def shown_ratio(value, is_ours, form):
     return "" if is_ours or value is None else f" ({form.format(value)}x)"
 
 

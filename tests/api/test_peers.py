@@ -49,6 +49,19 @@ def test_the_table_has_medians_and_ratios_of_each_round(peers):
     assert "other programs used more than 0.15 of a core in 1 of 6 measurements, 0.90 at most" in peers.table.report(results)
 
 
+def test_the_table_has_the_memory_of_many_long_requests(peers):
+    results = results_of(peers, "Gapless", "other")
+    ours, other = results.peers
+    cell, = (cell for cell in results.cells if cell.shown == "memory")
+    assert (cell.streams, cell.requests, cell.tokens) == (32, 32, 512) and cell.prompt + cell.output > 500
+    results.figures[ours, cell] = [figures(200, peak_bytes=0.3e9)]
+    results.figures[other, cell] = [figures(100, peak_bytes=0.6e9)]
+    text = peers.table.report(results)
+    assert "| peak RSS, 32 streams of 512 tokens |" in text
+    assert "| Gapless | same file | – | – | – | 0.30 GB |" in text
+    assert "| other | same file | – | – | – | 0.60 GB (0.50x) |" in text, "its rate is not shown there"
+
+
 def test_a_peer_that_cannot_be_had_is_left_out_with_the_reason(peers, capsys):
     results = results_of(peers, "Gapless", "broken", "fine")
     ours, broken, fine = results.peers
@@ -66,7 +79,7 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_the_reason(peers, capsys):
 
 def test_a_measurement_that_fails_is_said_and_the_others_go_on(peers, tmp_path, monkeypatch):
     results = results_of(peers, "Gapless")
-    peer, (first, second, _) = results.peers[0], results.cells
+    peer, (first, second, *_) = results.peers[0], results.cells
     entries = [figures(100), peers.Failure("load: not done within 1 s")]
 
     def next_entry(*_):
