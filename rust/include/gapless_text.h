@@ -1,5 +1,4 @@
-/* The C ABI of the Rust text library: tokenizers from GGUF metadata and chat templates. (llguidance's own C ABI, llg_*, is in the same
- * library.)
+/* The C ABI of the Rust text library: tokenizers from GGUF metadata, chat templates and grammars.
  *
  * Rules for all of it:
  * - Texts are pointer + size, UTF-8, not NUL-terminated, and are not kept after a call returns.
@@ -7,7 +6,7 @@
  *   data is the callee's and is valid only during `write`, which must not throw.
  * - Functions return a gapless_text_code. On any code but OK the `error` sink, and no other, receives one line of text for people.
  * - A panic in Rust is caught at this border and is GAPLESS_TEXT_PANIC.
- * - Objects are immutable: any number of threads may use one at a time. `free` takes NULL. */
+ * - Objects are immutable, but for matchers: any number of threads may use one at a time. `free` takes NULL. */
 #pragma once
 
 #include <stddef.h>
@@ -63,6 +62,15 @@ typedef struct gapless_text_vocab {
 
 typedef struct gapless_text_tokenizer gapless_text_tokenizer;
 typedef struct gapless_text_template gapless_text_template;
+typedef struct gapless_text_vocabulary gapless_text_vocabulary;
+typedef struct gapless_text_grammar gapless_text_grammar;
+typedef struct gapless_text_matcher gapless_text_matcher;
+
+typedef enum gapless_text_grammar_kind {
+  GAPLESS_TEXT_JSON_SCHEMA = 0,
+  GAPLESS_TEXT_REGEX = 1, /* Rust's syntax, of the whole answer */
+  GAPLESS_TEXT_LARK = 2,  /* llguidance's dialect */
+} gapless_text_grammar_kind;
 
 gapless_text_code gapless_text_tokenizer_new(const gapless_text_vocab* vocab, gapless_text_tokenizer** tokenizer,
                                              gapless_text_sink error);
@@ -88,6 +96,29 @@ void gapless_text_template_free(gapless_text_template* chat_template);
 gapless_text_code gapless_text_template_render(const gapless_text_template* chat_template, gapless_text_str trusted,
                                                gapless_text_str user, gapless_text_str extra, gapless_text_sink text,
                                                gapless_text_sink ranges, gapless_text_sink error);
+
+/* What llguidance needs of a vocabulary: the bytes of each token, whether they are text (0: a control token, which no text matches), and
+ * the tokens that end an answer (at least one). */
+gapless_text_code gapless_text_vocabulary_new(const gapless_text_str* tokens, const uint8_t* is_text, size_t n_tokens, const uint32_t* eos,
+                                              size_t n_eos, gapless_text_vocabulary** vocabulary, gapless_text_sink error);
+void gapless_text_vocabulary_free(gapless_text_vocabulary* vocabulary);
+
+/* Compiles. The vocabulary need not outlive the grammar. INVALID says what of it cannot be used, or which limit it
+ * reaches. */
+gapless_text_code gapless_text_grammar_new(const gapless_text_vocabulary* vocabulary, gapless_text_grammar_kind kind, gapless_text_str text,
+                                           gapless_text_grammar** grammar, gapless_text_sink error);
+void gapless_text_grammar_free(gapless_text_grammar* grammar);
+
+/* The state of one answer, which does not need the grammar any more. One thread at a time. Its results are a function of the grammar and the
+ * accepted tokens. */
+gapless_text_code gapless_text_matcher_new(const gapless_text_grammar* grammar, gapless_text_matcher** matcher, gapless_text_sink error);
+void gapless_text_matcher_free(gapless_text_matcher* matcher);
+
+/* The tokens that may come next: bit id % 32 of word id / 32, n_words = ceil(n_tokens / 32). After an error the matcher is of no use. */
+gapless_text_code gapless_text_matcher_mask(gapless_text_matcher* matcher, uint32_t* words, size_t n_words, gapless_text_sink error);
+gapless_text_code gapless_text_matcher_accept(gapless_text_matcher* matcher, uint32_t token, gapless_text_sink error);
+/* 1: nothing but the end may follow. */
+uint8_t gapless_text_matcher_is_complete(const gapless_text_matcher* matcher);
 
 #ifdef __cplusplus
 }

@@ -51,8 +51,13 @@ pub struct VocabDesc {
 
 impl Str {
     /// SAFETY: as `slice`.
-    unsafe fn text<'a>(&self, what: impl Fn() -> String) -> Result<&'a str> {
-        let bytes = slice(self.data, self.size);
+    pub unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        slice(self.data, self.size)
+    }
+
+    /// SAFETY: as `slice`.
+    pub unsafe fn text<'a>(&self, what: impl Fn() -> String) -> Result<&'a str> {
+        let bytes = self.bytes();
         std::str::from_utf8(bytes).map_err(|error| {
             Invalid(format!(
                 "{} is not valid UTF-8 (byte {} of {})",
@@ -71,7 +76,7 @@ impl Sink {
 }
 
 /// SAFETY: `data` points to `size` readable elements that live through the call, or `size` is 0.
-unsafe fn slice<'a, T>(data: *const T, size: usize) -> &'a [T] {
+pub unsafe fn slice<'a, T>(data: *const T, size: usize) -> &'a [T] {
     if size == 0 {
         &[]
     } else {
@@ -80,7 +85,7 @@ unsafe fn slice<'a, T>(data: *const T, size: usize) -> &'a [T] {
 }
 
 /// Runs an ABI entry: its error, or that it panicked, goes to `error`. What unwinds holds no state that is used again.
-fn guarded(error: Sink, entry: impl FnOnce() -> Result<()>) -> i32 {
+pub fn guarded(error: Sink, entry: impl FnOnce() -> Result<()>) -> i32 {
     match catch_unwind(AssertUnwindSafe(entry)) {
         Ok(Ok(())) => OK,
         Ok(Err(Invalid(text))) => {

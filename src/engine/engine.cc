@@ -13,6 +13,7 @@ namespace {
 // Texts waiting to be tokenized. The scheduler has its own limit; this one only bounds memory when texts
 // arrive faster than they can be tokenized.
 constexpr size_t kMaxQueuedTexts = 4096;
+constexpr size_t kCachedGrammars = 64;
 
 uint64_t random_seed() {
   thread_local std::mt19937_64 generator{(uint64_t(std::random_device{}()) << 32) | std::random_device{}()};
@@ -36,7 +37,9 @@ Engine::Engine(LoadedModel parts, const EngineOptions& options)
       overlap_worker_(*parts_.runner, tracer_.ring(trace::kForward)),
       loop_(choose_loop(options)),
       event_loop_(loop_.loop),
-      intake_(*parts_.tokenizer, parts_.chat_template.get(), parts_.sizing.scheduler),
+      grammar_backend_(parts_.tokenizer),
+      grammar_cache_(grammar_backend_, kCachedGrammars),
+      intake_(*parts_.tokenizer, parts_.chat_template.get(), grammar_cache_, parts_.sizing.scheduler),
       text_pool_(options.text_threads, kMaxQueuedTexts) {}
 
 Engine::~Engine() {

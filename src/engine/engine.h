@@ -14,7 +14,9 @@
 #include "device/op_profile.h"
 #include "engine/detokenizer.h"
 #include "engine/engine_api.h"
+#include "engine/grammar_cache.h"
 #include "engine/intake.h"
+#include "engine/llguidance_backend.h"
 #include "engine/loader.h"
 #include "engine/loop_choice.h"
 #include "engine/text_pool.h"
@@ -81,6 +83,8 @@ class Engine : public EngineApi {
   OverlapWorker overlap_worker_;
   const LoopChoice loop_;
   std::atomic<EventLoop> event_loop_;
+  LlguidanceBackend grammar_backend_;
+  GrammarCache grammar_cache_;
   Intake intake_;
   Queue<SchedulerMessage> inbox_;
   std::unique_ptr<Detokenizer> detokenizer_;

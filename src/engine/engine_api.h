@@ -52,6 +52,7 @@ struct GenerateRequest {
   bool want_prompt_logprobs = false;
   std::string cache_salt;
   std::optional<GrammarSpec> grammar;  // what the answer is limited to
+  std::string grammar_field;           // what the client calls it, for errors
 };
 
 struct Usage {

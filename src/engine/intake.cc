@@ -28,8 +28,9 @@ void align(std::vector<TokenText>& tokens, std::string_view text) {
 
 }  // namespace
 
-Intake::Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const SchedulerConfig& config)
-    : tokenizer_(tokenizer), chat_template_(chat_template), config_(config) {}
+Intake::Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const GrammarBackend& grammars,
+               const SchedulerConfig& config)
+    : tokenizer_(tokenizer), chat_template_(chat_template), grammars_(grammars), config_(config) {}
 
 Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& request,
                                        uint64_t random_seed) const {
@@ -51,6 +52,8 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   Accepted accepted = describe(request, ids);
   out->prompt_ids = std::move(ids);
   RETURN_IF_ERROR(validate(config_, *out));
+  // Last: it costs the most.
+  ASSIGN_OR_RETURN(out->grammar, compile_grammar(request));
   return Admitted{std::move(out), std::move(accepted)};
 }
 
@@ -99,6 +102,15 @@ Status Intake::check_sampling(const SamplingParams& params) const {
                              config_.vocab_size, config_.vocab_size - 1)
           .with_param("logit_bias");
   return {};
+}
+
+Result<std::shared_ptr<const Grammar>> Intake::compile_grammar(const GenerateRequest& request) const {
+  if (!request.grammar) return std::shared_ptr<const Grammar>();
+  Result<std::shared_ptr<const Grammar>> grammar = grammars_.compile(*request.grammar);
+  if (grammar.is_ok()) return grammar;
+  const Status status = grammar.status();
+  return Status(status.code(), fmt::format("{}: {}", request.grammar_field, status.message()))
+      .with_param(request.grammar_field);
 }
 
 Result<int32_t> Intake::output_limit(int32_t prompt_tokens, std::optional<int32_t> max_tokens) const {

@@ -8,6 +8,7 @@
 #include "engine/chat_template.h"
 #include "engine/engine_api.h"
 #include "engine/tokenizer.h"
+#include "sampling/grammar.h"
 #include "scheduler/validate.h"
 
 namespace gapless {
@@ -16,7 +17,8 @@ class Intake {
  public:
   // chat_template empty: the model has none, and `no_template_reason` says what to do. The references must
   // outlive the intake.
-  Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const SchedulerConfig& config);
+  Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const GrammarBackend& grammars,
+         const SchedulerConfig& config);
 
   struct Admitted {
     std::unique_ptr<Request> request;
@@ -32,6 +34,8 @@ class Intake {
   Result<std::vector<int32_t>> chat_ids(const ChatPrompt& chat) const;
   Status check_token_ids(const std::vector<int32_t>& ids, const char* field) const;
   Status check_sampling(const SamplingParams& params) const;
+  // null: none was asked for.
+  Result<std::shared_ptr<const Grammar>> compile_grammar(const GenerateRequest& request) const;
   // Output tokens the request may have: what it asked for, clipped to the context and the KV pool.
   Result<int32_t> output_limit(int32_t prompt_tokens, std::optional<int32_t> max_tokens) const;
   void mark_text(Accepted& accepted, bool skip_special) const;
@@ -39,6 +43,7 @@ class Intake {
 
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_template_;
+  const GrammarBackend& grammars_;
   const SchedulerConfig& config_;
 };
 
