@@ -60,7 +60,6 @@ Result<std::vector<std::string>> read_api_key_file(const std::string& path) {
 
 Status AccessRules::authorize(const HttpRequest& request) const {
   if (api_keys_.empty() || request.method == "OPTIONS") return {};
-  if (request.path == "/health" || request.path == "/ready") return {};
   const std::string_view token = bearer_token(request.authorization);
   bool known = false;
   for (const std::string& key : api_keys_) known |= equal_constant_time(key, token);

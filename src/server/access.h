@@ -17,8 +17,7 @@ class AccessRules {
   AccessRules(std::vector<std::string> api_keys, std::vector<std::string> cors_origins)
       : api_keys_(std::move(api_keys)), cors_origins_(std::move(cors_origins)) {}
 
-  // kUnauthenticated when keys are set and the request carries none of them. /health, /ready and preflights
-  // need no key.
+  // kUnauthenticated when keys are set and the request carries none of them. Preflights need no key.
   Status authorize(const HttpRequest& request) const;
   // Endpoints that show or change how the server works, besides authorize(): where no key is set, only
   // callers on this machine may, and of the pages in their browsers only our own. The error is a 403.

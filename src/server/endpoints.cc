@@ -185,30 +185,25 @@ HttpResponse json_response(std::string body) {
   return response;
 }
 
-HttpResponse describe_endpoints() {
-  return json_response(
-      R"({"name":"gapless","endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models",)"
-      R"("GET /v1/models/{id}","POST /tokenize","POST /detokenize","GET /health","GET /ready","GET /metrics","GET /trace","GET /profile","POST /profile","GET /scheduler/loop","POST /scheduler/loop"]})"
-      "\n");
-}
-
-HttpResponse list_models(const ModelFacts& model) {
+Reply list_models(Call call) {
   std::string out;
   JsonWriter w(out);
   w.begin_object().key("object").string("list").key("data").begin_array();
-  write_model(w, model);
+  write_model(w, call.serving->engine.model());
   w.end_array().end_object();
   return json_response(std::move(out));
 }
 
-HttpResponse show_model(const ModelFacts& model, const std::string& name, const std::string& request_id) {
+Reply show_model(Call call) {
+  const ModelFacts& model = call.serving->engine.model();
+  const std::string name = call.request.path.substr(call.request.path.find("/models/") + 8);
   if (name != model.id) {
     return error_response(Status(StatusCode::kNotFound,
                                  fmt::format("the model '{}' does not exist here; this server serves '{}'",
                                              printable(name), model.id))
                               .with_param("model")
                               .with_error_code("model_not_found"),
-                          request_id);
+                          call.request.id);
   }
   std::string out;
   JsonWriter w(out);
@@ -216,56 +211,70 @@ HttpResponse show_model(const ModelFacts& model, const std::string& name, const 
   return json_response(std::move(out));
 }
 
-HttpResponse show_metrics(EngineApi& engine) {
+Reply show_health(Call) {
+  return json_response(R"({"status":"ok"})");
+}
+
+Reply show_ready(Call call) {
+  Status status(StatusCode::kUnavailable, "the model is still loading");
+  if (call.serving) status = call.serving->engine.ready();
+  if (call.draining) status = Status(StatusCode::kUnavailable, "the server is shutting down");
+  if (status.is_ok()) return json_response(R"({"status":"ready"})");
+  return error_response(Status(StatusCode::kUnavailable, status.message()), call.request.id);
+}
+
+Reply show_metrics(Call call) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = engine.metrics().prometheus_text();
+  response.body = call.serving->engine.metrics().prometheus_text();
   return response;
 }
 
-HttpResponse show_loop(const EngineApi& engine) {
-  return json_response(loop_json(engine.event_loop()));
+Reply show_loop(Call call) {
+  return json_response(loop_json(call.serving->engine.event_loop()));
 }
 
-HttpResponse show_profile(const EngineApi& engine, const HttpRequest& request) {
-  const bool text = request.query == "format=text";
-  if (!text && !request.query.empty() && request.query != "format=json")
-    return error_response(Status::invalid("/profile takes format=text or format=json; it was asked for '{}'",
-                                          printable(request.query))
-                              .with_param("format"),
-                          request.id);
-  const Result<ProfileReport> report = engine.profile();
-  if (!report) return error_response(report.status(), request.id);
+Reply show_profile(Call call) {
+  const std::string& query = call.request.query;
+  const bool text = query == "format=text";
+  if (!text && !query.empty() && query != "format=json")
+    return error_response(
+        Status::invalid("/profile takes format=text or format=json; it was asked for '{}'", printable(query))
+            .with_param("format"),
+        call.request.id);
+  const Result<ProfileReport> report = call.serving->engine.profile();
+  if (!report) return error_response(report.status(), call.request.id);
   HttpResponse response = json_response(text ? report->text : report->json);
   if (text) response.content_type = "text/plain; charset=utf-8";
   return response;
 }
 
-HttpResponse reset_profile(EngineApi& engine, const HttpRequest& request) {
+Reply reset_profile(Call call) {
+  EngineApi& engine = call.serving->engine;
   if (const Result<ProfileReport> report = engine.profile(); !report)
-    return error_response(report.status(), request.id);
+    return error_response(report.status(), call.request.id);
   engine.reset_profile();
   return json_response(R"({"profile":"reset"})");
 }
 
-std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request) {
-  auto job = [query = request.query](const Serving& served, const std::string&) -> Result<std::string> {
+Reply show_trace(Call call) {
+  auto job = [query = call.request.query](const Serving& served, const std::string&) -> Result<std::string> {
     ASSIGN_OR_RETURN(const double since, trace_start(query));
     return served.engine.tracer().chrome_json(since);
   };
-  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), std::move(job));
+  return std::make_shared<PoolResponse>(std::move(call.serving), std::move(call.request), std::move(job));
 }
 
-std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request) {
-  return std::make_shared<LoopSwitch>(std::move(serving), std::move(request));
+Reply switch_loop(Call call) {
+  return std::make_shared<LoopSwitch>(std::move(call.serving), std::move(call.request));
 }
 
-std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request) {
-  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), tokenize_body);
+Reply tokenize(Call call) {
+  return std::make_shared<PoolResponse>(std::move(call.serving), std::move(call.request), tokenize_body);
 }
 
-std::shared_ptr<PendingResponse> detokenize(std::shared_ptr<Serving> serving, HttpRequest request) {
-  return std::make_shared<PoolResponse>(std::move(serving), std::move(request), detokenize_body);
+Reply detokenize(Call call) {
+  return std::make_shared<PoolResponse>(std::move(call.serving), std::move(call.request), detokenize_body);
 }
 
 }  // namespace gapless

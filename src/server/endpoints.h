@@ -1,33 +1,31 @@
-// The endpoints that do not generate.
+// The endpoints that do not generate: rows of the table in routes.cc. Those that may take long answer from
+// the text pool or the scheduler's thread.
 #pragma once
 
-#include <memory>
-
-#include "server/http_message.h"
-#include "server/serving.h"
+#include "server/route.h"
 
 namespace gapless {
 
 HttpResponse json_response(std::string body);
-// GET / : what can be called here.
-HttpResponse describe_endpoints();
-HttpResponse list_models(const ModelFacts& model);
-// GET /v1/models/{name}
-HttpResponse show_model(const ModelFacts& model, const std::string& name, const std::string& request_id);
-HttpResponse show_metrics(EngineApi& engine);
-// GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept. On the text
-// pool.
-HttpResponse show_profile(const EngineApi& engine, const HttpRequest& request);
-HttpResponse reset_profile(EngineApi& engine, const HttpRequest& request);
-std::shared_ptr<PendingResponse> show_trace(std::shared_ptr<Serving> serving, HttpRequest request);
+
+Reply list_models(Call call);
+Reply show_model(Call call);
+// The process is alive.
+Reply show_health(Call call);
+// 503 with the reason: not loaded, draining, or stuck.
+Reply show_ready(Call call);
+Reply show_metrics(Call call);
+// GET /trace[?seconds=N] : Chrome's trace format, of the last N seconds or of all that is kept.
+Reply show_trace(Call call);
+Reply show_profile(Call call);
+Reply reset_profile(Call call);
 // GET /scheduler/loop -> {"loop": the one that runs}
-HttpResponse show_loop(const EngineApi& engine);
+Reply show_loop(Call call);
 // POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched.
-std::shared_ptr<PendingResponse> switch_loop(std::shared_ptr<Serving> serving, HttpRequest request);
-// POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}. On the text
-// pool.
-std::shared_ptr<PendingResponse> tokenize(std::shared_ptr<Serving> serving, HttpRequest request);
-// POST /detokenize {"tokens": [ids], "skip_special_tokens"} -> {"content": text}. On the text pool.
-std::shared_ptr<PendingResponse> detokenize(std::shared_ptr<Serving> serving, HttpRequest request);
+Reply switch_loop(Call call);
+// POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}.
+Reply tokenize(Call call);
+// POST /detokenize {"tokens": [ids], "skip_special_tokens"} -> {"content": text}.
+Reply detokenize(Call call);
 
 }  // namespace gapless

@@ -1,5 +1,5 @@
-// From a request to its handler, and everything that is decided before one: keys, cross-origin, paths and
-// methods, loading and draining. http thread, except attach() and drain().
+// From a request to its handler in the table of route.h, and everything that is decided before one: keys,
+// cross-origin, paths and methods, loading and draining. http thread, except attach() and drain().
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 
 #include "server/access.h"
 #include "server/http_message.h"
+#include "server/route.h"
 #include "server/server_config.h"
 #include "server/serving.h"
 
@@ -34,9 +35,7 @@ class Router {
   std::shared_ptr<Serving> serving() const { return std::atomic_load(&serving_); }
 
  private:
-  HttpResponse ready(const std::string& request_id) const;
-  HttpResponse get(const HttpRequest& request, const Serving& serving) const;
-  std::shared_ptr<PendingResponse> post(HttpRequest request, std::shared_ptr<Serving> serving) const;
+  std::optional<HttpResponse> refuse_now(const Route& route, const HttpRequest& request) const;
 
   const ServerConfig config_;
   const AccessRules access_;
