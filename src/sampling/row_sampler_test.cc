@@ -104,19 +104,22 @@ TEST(RowSampler, TiesAreCutByAscendingId) {
   expect_distribution(logits, p, 2000);
 }
 
+// The larger one has more equal logits than the selection can list.
 TEST(RowSampler, AFlatRowOfManyEqualLogits) {
-  SamplingParams p;
-  p.top_p = 0.5f;
-  PreparedRow row(std::vector<float>(50'000, 1.25f), 1);
-  for (double u : {0.0, 0.25, 0.5, 0.999999}) {
-    const int32_t token = row.draw(p, u);
-    EXPECT_NEAR(token, u * 25'000, 2);
-    EXPECT_LT(token, 25'000);
+  for (const int32_t vocab : {50'000, 100'000}) {
+    SamplingParams p;
+    p.top_p = 0.5f;
+    PreparedRow row(std::vector<float>(size_t(vocab), 1.25f), 1);
+    for (double u : {0.0, 0.25, 0.5, 0.999999}) {
+      const int32_t token = row.draw(p, u);
+      EXPECT_NEAR(token, u * vocab / 2, 2);
+      EXPECT_LT(token, vocab / 2);
+    }
+    p.top_p = 1;
+    p.top_k = 20'000;
+    EXPECT_NEAR(row.draw(p, 0.5), 10'000, 2);
+    EXPECT_EQ(row.draw(p, 0.9999999), 19'999);
   }
-  p.top_p = 1;
-  p.top_k = 20'000;
-  EXPECT_NEAR(row.draw(p, 0.5), 10'000, 2);
-  EXPECT_EQ(row.draw(p, 0.9999999), 19'999);
 }
 
 TEST(RowSampler, TheEndsOfTheUniformGiveTokensOfTheDraw) {
