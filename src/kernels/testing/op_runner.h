@@ -18,8 +18,8 @@
 
 namespace gapless::testing {
 
-enum class Order { kForward, kBackward, kTwoThreads };
-inline constexpr Order kOrders[] = {Order::kForward, Order::kBackward, Order::kTwoThreads};
+enum class Order { kForward, kBackward, kFourThreads };
+inline constexpr Order kOrders[] = {Order::kForward, Order::kBackward, Order::kFourThreads};
 
 // Memory of exactly n elements, 64-byte aligned: an address sanitizer sees the first byte too many.
 template <class T>
@@ -59,26 +59,26 @@ class OpRunner {
       const int32_t chunks = op.chunks(op.params);
       std::atomic<int32_t> next{0};
       const auto work = [&](int worker) {
-        std::memset(scratch_[worker].data(), 0xff, scratch_[worker].size());
-        OpContext context{.worker = worker, .scratch = {scratch_[worker].data(), scratch_[worker].size()}};
+        Exact<std::byte>& scratch = scratch_[size_t(worker)];
+        std::memset(scratch.data(), 0xff, scratch.size());
+        OpContext context{.worker = worker, .scratch = {scratch.data(), scratch.size()}};
         for (int32_t i; (i = next.fetch_add(1)) < chunks;) {
           context.begin = order == Order::kBackward ? chunks - 1 - i : i;
           context.end = context.next = context.begin + 1;
           op.run(op.params, context.begin, context);
         }
       };
-      if (order == Order::kTwoThreads) {
-        std::thread other(work, 1);
-        work(0);
-        other.join();
-      } else {
-        work(0);
-      }
+      std::vector<std::jthread> others;
+      for (int worker = 1; order == Order::kFourThreads && worker < kWorkers; worker++)
+        others.emplace_back(work, worker);
+      work(0);
     }
   }
 
  private:
-  Exact<std::byte> scratch_[2] = {Exact<std::byte>(kOpScratchBytes), Exact<std::byte>(kOpScratchBytes)};
+  static constexpr int kWorkers = 4;
+  std::vector<Exact<std::byte>> scratch_ =
+      std::vector<Exact<std::byte>>(kWorkers, Exact<std::byte>(kOpScratchBytes));
 };
 
 inline std::vector<Isa> fast_isas() {
