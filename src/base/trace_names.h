@@ -28,6 +28,7 @@ inline constexpr TraceName kLaunch{"launch", {"batch", "rows", "tokens"}};
 inline constexpr TraceName kRecall{"recall", {"batch"}};
 inline constexpr TraceName kStall{"memory_stall",
                                   {"batch"}};  // memory for a batch has to wait for this result
+inline constexpr TraceName kMask{"mask", {"batch", "rows"}};  // of the rows with a grammar, for the next step
 inline constexpr TraceName kProcess{"process", {"batch", "rows"}};
 inline constexpr TraceName kSend{"send", {"deltas"}};
 

@@ -45,6 +45,7 @@ struct OpWork {
 // gives the times of the machine it stands for.
 struct StepTimes {
   double submitted = 0, started = 0, ended = 0;
+  double stood_still = 0;  // seconds between started and ended in which the stream had nothing to run
 };
 
 // What the body of an op may use besides its parameters.

@@ -26,6 +26,7 @@ struct LogitRow {
   // Of a sampled row: the tokens that may be drawn (sampling_info.h), at least one. Null: all. Where bias and
   // bans leave none of them, the lowest one is emitted all the same: a grammar is never broken.
   const uint32_t* allowed = nullptr;
+  int32_t forced = -1;  // the only token that is allowed, if there is one: it is taken without sampling
 };
 
 // What a row of logits gave, in host result memory. Valid after the step's event.

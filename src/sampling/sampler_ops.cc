@@ -29,8 +29,8 @@ int32_t chunk_per_sampled_row(const P& p) {
 int32_t chunk_per_raw_block(const P& p) {
   return p.w.counts->raw * p.w.n_blocks;
 }
-int32_t chunk_per_sampled_block(const P& p) {
-  return p.w.counts->sampled * p.w.n_blocks;
+int32_t chunk_per_drawn_block(const P& p) {
+  return p.w.counts->drawn * p.w.n_blocks;
 }
 
 // One row of the group and its place in the work memory.
@@ -47,6 +47,7 @@ struct Row {
         log_sum_exp(p.w.log_sum_exp[r]) {}
 
   bool sampled() const { return info.target == kSampleRow; }
+  bool forced() const { return info.forced >= 0; }
   bool wants_logprobs() const { return info.target >= 0 || (sampled() && state.wants_logprobs()); }
   int32_t n_top(int32_t vocab) const {
     return std::clamp(state.params().top_logprobs, 0, std::min(kMaxTopLogprobs, vocab));
@@ -79,12 +80,15 @@ std::span<float> block_scratch(OpContext& context) {
 // --- plan ---
 
 void run_plan(const P& p, int32_t, OpContext&) {
-  SamplerWork::Counts counts{p.p.rows.size(), 0, 0};
+  SamplerWork::Counts counts{.rows = p.p.rows.size(), .raw = 0, .drawn = 0, .sampled = 0};
   for (int32_t r = 0; r < counts.rows; ++r) {
     const Row row(p, r);
     if (row.wants_logprobs()) p.w.raw_rows[counts.raw++] = r;
-    if (row.sampled()) p.w.sampled_rows[counts.sampled++] = r;
+    if (row.sampled() && !row.forced()) p.w.sampled_rows[counts.drawn++] = r;
   }
+  counts.sampled = counts.drawn;
+  for (int32_t r = 0; r < counts.rows; ++r)
+    if (const Row row(p, r); row.sampled() && row.forced()) p.w.sampled_rows[counts.sampled++] = r;
   *p.w.counts = counts;
 }
 
@@ -195,7 +199,7 @@ int32_t sample(const P& p, const Row& row, std::span<std::byte> scratch) {
 
 void run_finish(const P& p, int32_t i, OpContext& context) {
   const Row row(p, p.w.sampled_rows[i]);
-  const int32_t token = sample(p, row, context.scratch);
+  const int32_t token = row.forced() ? row.info.forced : sample(p, row, context.scratch);
   row.result.token = token;
   if (row.state.wants_logprobs())
     row.result.logprob = logprob(double(row.state.raw_logit(row.logits, token)), row.log_sum_exp);
@@ -211,7 +215,7 @@ void push_sampler_ops(OpList& ops, const SamplerOpParams& params) {
   ops.push<one_chunk, run_plan>("sample_plan", params);
   ops.push<chunk_per_raw_block, run_logprobs>("sample_logprobs", params);
   ops.push<chunk_per_row, run_change>("sample_change", params);
-  ops.push<chunk_per_sampled_block, run_scan>("sample_scan", params);
+  ops.push<chunk_per_drawn_block, run_scan>("sample_scan", params);
   ops.push<chunk_per_sampled_row, run_finish>("sample_finish", params);
 }
 

@@ -4,7 +4,8 @@
 //   logprobs row x block  maxima and sum of exponentials of the raw logits, for rows that want logprobs
 //   change   row          a row's logprobs and most likely tokens; bias, penalties and bans change the logits
 //                         in place
-//   scan     row x block  the mask; maximum, and for a draw the sum of exponentials, of the changed logits
+//   scan     row x block  the mask; maximum, and for a draw the sum of exponentials, of the changed logits;
+//                         not of a row whose mask leaves one token
 //   finish   row          the token; the slot moves on
 #pragma once
 
@@ -19,10 +20,10 @@ struct SamplerWork {
   int32_t vocab, n_blocks;
   const BlockMath* math;
   struct Counts {
-    int32_t rows, raw, sampled;
+    int32_t rows, raw, drawn, sampled;
   };
   Counts* counts;
-  int32_t *raw_rows, *sampled_rows;  // lists of r
+  int32_t *raw_rows, *sampled_rows;  // lists of r; sampled rows: those that are drawn, then the forced ones
   BlockStats* raw;                   // [r][b]
   BlockStats* changed;               // [r][b]
   float* group_max;     // [r][b][kGroupsPerBlock]: of the raw logits from logprobs to change, then of the

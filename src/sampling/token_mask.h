@@ -7,15 +7,19 @@
 
 namespace gapless {
 
-// -1: none.
-inline int32_t first_allowed(const uint32_t* allowed, int32_t vocab_size) {
-  for (int32_t begin = 0; begin < vocab_size; begin += 32) {
-    const uint32_t word = allowed[begin / 32];
+// The first allowed id from `from` on; -1: none.
+inline int32_t next_allowed(const uint32_t* allowed, int32_t from, int32_t vocab_size) {
+  for (int32_t begin = from / 32 * 32; begin < vocab_size; begin += 32) {
+    uint32_t word = allowed[begin / 32];
+    if (begin < from) word &= ~uint32_t{0} << (from - begin);
     if (word == 0) continue;
     const int32_t id = begin + std::countr_zero(word);
     return id < vocab_size ? id : -1;
   }
   return -1;
+}
+inline int32_t first_allowed(const uint32_t* allowed, int32_t vocab_size) {
+  return next_allowed(allowed, 0, vocab_size);
 }
 
 // -inf for those of the ids begin .. begin + n - 1, whose logits x holds, that are not allowed. begin is a

@@ -32,6 +32,13 @@ TEST(TokenMask, FirstAllowed) {
   EXPECT_EQ(first_allowed(mask_of(128, {100}).data(), 100), -1) << "bits behind the vocabulary do not count";
 }
 
+TEST(TokenMask, NextAllowed) {
+  const Mask mask = mask_of(100, {3, 31, 32, 97});
+  std::vector<int32_t> ids;
+  for (int32_t id = -1; (id = next_allowed(mask.data(), id + 1, 100)) >= 0;) ids.push_back(id);
+  EXPECT_EQ(ids, (std::vector<int32_t>{3, 31, 32, 97}));
+}
+
 // A random mask: nearly nothing, nearly all, whole words, one token.
 Mask random_mask(std::mt19937& random, int32_t vocab) {
   Mask mask(mask_words(vocab));
@@ -143,6 +150,31 @@ TEST(TokenMask, ATokenThatIsForcedIsEmittedThoughItIsBanned) {
     EXPECT_EQ(r.token, 50);
     EXPECT_TRUE(std::isfinite(r.logprob));
   }
+}
+
+// What is taken without sampling is what would have been drawn, with its logprobs, and the random stream and
+// the counts go on as if it had been.
+TEST(TokenMask, AForcedTokenIsTheOnlyOneThatCouldBeDrawn) {
+  std::mt19937 random(3);
+  const auto first = random_row(random, 5000), second = random_row(random, 5000);
+  const Mask mask = mask_of(5000, {4097});
+  SamplingParams p = drawn(3);
+  p.frequency_penalty = 1;
+  p.top_logprobs = 2;
+  Bench bench(5000, {2});
+  bench.admit(1, p, {4});
+  bench.admit(2, p, {4});
+  const auto r =
+      bench.run({{1, kSampleRow, mask.data()}, {2, kSampleRow, mask.data(), 4097}}, {first, first});
+  EXPECT_EQ(r[1].token, 4097);
+  EXPECT_EQ(r[0].token, r[1].token);
+  EXPECT_EQ(r[0].logprob, r[1].logprob);
+  EXPECT_EQ(r[0].n_top, r[1].n_top);
+  EXPECT_TRUE(std::equal(r[0].top, r[0].top + 2, r[1].top));
+  EXPECT_EQ(bench.future(2).token, 4097);
+  const auto next = bench.run({{1, kSampleRow}, {2, kSampleRow}}, {second, second});
+  EXPECT_EQ(next[0].token, next[1].token);
+  EXPECT_EQ(next[0].logprob, next[1].logprob);
 }
 
 TEST(TokenMask, ASkippedRowMovesNothing) {

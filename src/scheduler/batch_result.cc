@@ -52,6 +52,7 @@ void Scheduler::count_step(const ScheduleBatch& batch, const BatchResult& result
     metrics_.device_gap_seconds.observe(std::max(result.times.started - last_step_ended_, 0.0));
   }
   last_step_ended_ = result.times.ended;
+  if (batch.has_masked_rows()) metrics_.mask_wait_seconds.observe(result.times.stood_still);
 }
 
 void Scheduler::process_batch_result_prefill(const ScheduledRow& row, RowResult& result) {
@@ -109,10 +110,18 @@ void Scheduler::append_token(Req& req, RowResult& result) {
     req.visible_bytes = text.text_bytes();  // what was held back is text after all; the token itself is not
     return finish(req, {FinishReason::kStop, token, {}}, delta);
   }
+  if (req.grammar) {
+    if (Status status = req.grammar->accept(token); !status.is_ok())
+      return finish(req, {FinishReason::kError, {}, std::move(status)}, delta);
+  }
   const auto stop = text.feed(token_bytes_->text_of(token, req.request().skip_special_tokens));
   if (stop) {
     req.visible_bytes = text.visible_bytes();
     return finish(req, {FinishReason::kStop, text.stop(*stop), {}}, delta);
+  }
+  if (req.grammar && req.grammar->is_complete()) {
+    req.visible_bytes = text.text_bytes();
+    return finish(req, {FinishReason::kStop, {}, {}}, delta);
   }
   if (end == TokenEnd::kLength) {
     req.visible_bytes = text.text_bytes();

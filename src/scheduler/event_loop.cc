@@ -5,7 +5,8 @@
 // it
 //
 // In the overlap loop the device finds B_i queued behind B_{i-1} and never waits for the host; tokens that
-// the host has not seen yet are placeholders, which the device fills in (docs/overlap.md).
+// the host has not seen yet are placeholders, which the device fills in (docs/overlap.md). The masks of rows
+// with a grammar follow their launch as soon as all results before it are known: while its model part runs.
 #include "base/check.h"
 #include "base/trace_names.h"
 #include "scheduler/scheduler.h"
@@ -75,6 +76,7 @@ bool Scheduler::launch_next_batch(ModelWorkerClient& worker) {
   BatchPlan plan = get_next_batch_to_run();
   if (!plan.batch) return false;
   in_flight_.push_back(run_batch(std::move(*plan.batch), 0, worker));
+  send_sampling_info();
   return true;
 }
 
@@ -90,6 +92,7 @@ void Scheduler::process_oldest_result() {
   InFlight oldest = std::move(in_flight_.front());
   in_flight_.pop_front();
   process_batch_result(std::move(oldest));
+  send_sampling_info();
 }
 
 LoopWait Scheduler::when_nothing_runs() {

@@ -16,7 +16,8 @@ Req::Req(ReqGroup& group, int32_t choice, uint64_t arrival)
       prompt_len(int32_t(group.request->prompt_ids.size())),
       params(group.request->params),
       ids(group.request->prompt_ids),
-      stop_matcher(group.request->stop) {
+      stop_matcher(group.request->stop),
+      grammar(group.request->grammar ? group.request->grammar->new_matcher() : nullptr) {
   params.choice = choice;
 }
 

@@ -76,6 +76,7 @@ struct Req {
 
   // Output.
   StopMatcher stop_matcher;
+  std::unique_ptr<GrammarMatcher> grammar;  // has seen all of the output; null: any token may come
   int64_t visible_bytes = 0;
   bool first_delta_sent = false;
   std::vector<OutputToken> prompt_logprobs;

@@ -12,6 +12,10 @@ ForwardMode ScheduleBatch::mode() const {
   return n_prefill_ == int32_t(rows_.size()) ? ForwardMode::kExtend : ForwardMode::kMixed;
 }
 
+bool ScheduleBatch::has_masked_rows() const {
+  return std::ranges::any_of(rows_, &ScheduledRow::masked);
+}
+
 void ScheduleBatch::init_slot(const Req& req, const KvMemory& memory) {
   const int32_t slot = req.held.slot.id();
   const auto output = req.ids.begin() + req.prompt_len;
@@ -38,13 +42,21 @@ void ScheduleBatch::add_prefill(Req& req, int32_t n_tokens) {
                .start_pos = start,
                .emits = completes && req.params.max_tokens > 0,
                .output_index = req.output_len()};
+  row.masked = row.emits && req.grammar;
   input_ids_.insert(input_ids_.end(), req.ids.begin() + start, req.ids.begin() + end);
   add_prompt_targets(req, row);
   for (int32_t page = start / page_size_; (page + 1) * page_size_ <= end; page++) {
     pages_written_.push_back(req.page_hash(page, page_size_));
   }
   batch_rows_.push_back(row);
-  rows_.push_back({&req, req.epoch, true, completes, row.emits, end, row.output_index});
+  rows_.push_back({.req = &req,
+                   .epoch = req.epoch,
+                   .prefill = true,
+                   .completes = completes,
+                   .emits = row.emits,
+                   .masked = row.masked,
+                   .end_pos = end,
+                   .output_index = row.output_index});
   n_prefill_++;
 }
 
@@ -76,9 +88,17 @@ void ScheduleBatch::add_decode(Req& req) {
                          .n_tokens = 1,
                          .start_pos = pos,
                          .emits = true,
-                         .output_index = req.launched_outputs});
+                         .output_index = req.launched_outputs,
+                         .masked = req.grammar != nullptr});
   input_ids_.push_back(pos < req.len() ? req.ids[pos] : placeholder(slot));
-  rows_.push_back({&req, req.epoch, false, false, true, pos + 1, req.launched_outputs});
+  rows_.push_back({.req = &req,
+                   .epoch = req.epoch,
+                   .prefill = false,
+                   .completes = false,
+                   .emits = true,
+                   .masked = req.grammar != nullptr,
+                   .end_pos = pos + 1,
+                   .output_index = req.launched_outputs});
 }
 
 Frozen<ModelWorkerBatch> ScheduleBatch::freeze(uint64_t batch_id) const {

@@ -20,6 +20,7 @@ struct ScheduledRow {
   bool prefill;    // part of a prompt (or, after a retraction, of prompt and output), else one decoded token
   bool completes;  // prefill: reaches the end of what is known
   bool emits;
+  bool masked;      // emits, and waits for a mask of its grammar
   int32_t end_pos;  // KV of positions below it is there once the batch has completed
   int32_t output_index;
 };
@@ -36,6 +37,7 @@ class ScheduleBatch {
   int32_t n_prefill_tokens() const { return n_tokens() - n_decode_rows(); }
   int32_t n_tokens() const { return int32_t(input_ids_.size()); }
   ForwardMode mode() const;
+  bool has_masked_rows() const;
   // Hashes (Req::page_hash) of the whole pages that its prefill rows complete.
   std::span<const uint64_t> pages_written() const { return pages_written_; }
 

@@ -94,6 +94,10 @@ class Scheduler {
   void wait_for_result_or_requests();
   void switch_loop();
 
+  // What the oldest batch in flight may emit where a grammar limits it (grammar_masks.cc).
+  void send_sampling_info();
+  RowMask fill_mask(const ScheduledRow& row, std::span<uint32_t> allowed);
+
   // A batch that waits behind another is taken back for those who have just arrived (recall.cc).
   void recall_for_newcomers(ModelWorkerClient& worker);
   bool may_join(const ScheduleBatch& batch) const;

@@ -26,6 +26,10 @@ SchedulerMetrics::SchedulerMetrics(MetricsRegistry& r)
       overlap_loop(r.gauge("gapless_overlap_loop", "1: the overlap loop is on; 0: the normal one.")),
       queue_seconds(r.histogram("gapless_queue_seconds", "From arrival to first admission.",
                                 {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
+      mask_wait_seconds(r.histogram("gapless_mask_wait_seconds",
+                                    "How long the device stood still in a step for the masks of rows with a "
+                                    "grammar.",
+                                    {1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1})),
       device_gap_seconds(r.histogram("gapless_device_gap_seconds",
                                      "From the end of a step on the device to the start of the next, while "
                                      "there was work.",

@@ -16,9 +16,10 @@ struct SchedulerMetrics {
   Counter& finished(FinishReason reason) { return *finished_[size_t(reason)]; }
   Counter& steps(ForwardMode mode) { return *steps_[size_t(mode)]; }
   // Host time of the parts of the loop, by their names in the trace.
-  enum class HostPhase : uint8_t { kIngest, kCompose, kLaunch, kRecall, kProcess, kSend };
+  enum class HostPhase : uint8_t { kIngest, kCompose, kLaunch, kRecall, kProcess, kMask, kSend };
   static constexpr const TraceName* kHostPhases[] = {&trace::kIngest, &trace::kCompose, &trace::kLaunch,
-                                                     &trace::kRecall, &trace::kProcess, &trace::kSend};
+                                                     &trace::kRecall, &trace::kProcess, &trace::kMask,
+                                                     &trace::kSend};
   Histogram& host_seconds(HostPhase phase) { return *host_seconds_[size_t(phase)]; }
   // Rows of requests that had ended when the result came: kOk was computed for nothing, kDropped cost
   // nothing.
@@ -43,6 +44,7 @@ struct SchedulerMetrics {
   Gauge& new_token_ratio;
   Gauge& overlap_loop;            // 1: the overlap loop is on, 0: the normal one
   Histogram& queue_seconds;       // arrival to first admission
+  Histogram& mask_wait_seconds;   // of the device, for the masks of rows with a grammar
   Histogram& device_gap_seconds;  // end of a step to the start of the next, while there was work
 
  private:

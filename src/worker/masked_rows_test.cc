@@ -81,8 +81,12 @@ TEST_P(MaskedRows, WaitAsLongAsTheirInformation) {
   EXPECT_EQ(r.rows[2].token, 4);
   EXPECT_GE(r.times.ended, r.times.started);
   EXPECT_GE(r.times.started, r.times.submitted);
+  EXPECT_GT(r.times.stood_still, 0);
+  EXPECT_LE(r.times.stood_still, r.times.ended - r.times.started);
   // What they emitted is what a placeholder means.
-  EXPECT_EQ(launch(decode(2, placeholder(2), 2, 1)).take().rows[0].token, next_token({7, 8, 3}));
+  const BatchResult next = launch(decode(2, placeholder(2), 2, 1)).take();
+  EXPECT_EQ(next.rows[0].token, next_token({7, 8, 3}));
+  EXPECT_EQ(next.times.stood_still, 0);
 }
 
 TEST_P(MaskedRows, LogprobsAreOfTheModelsOwnDistribution) {

@@ -214,7 +214,10 @@ void ModelRunner::sample_masked_rows(std::shared_ptr<LaunchState> state, std::op
     const Status first_status = first->wait();  // ready: it came before
     const StepTimes begin = first->times(), end = event->times();
     state->copy_done.set(first_status.is_ok() ? status : first_status,
-                         {begin.submitted, begin.started, end.ended});
+                         {.submitted = begin.submitted,
+                          .started = begin.started,
+                          .ended = end.ended,
+                          .stood_still = std::max(end.started - begin.ended, 0.0)});
   });
 }
 

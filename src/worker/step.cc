@@ -147,8 +147,10 @@ void run_masks(const MaskParams& p, int32_t, OpContext& context) {
     if (!rows[i].masked) continue;
     if (s.places[i].status == RowStatus::kOk) {
       LogitRow& row = s.logit_info[s.places[i].sampled];
-      if (*mask == RowMask::kAllowed && first_allowed(allowed, p.vocab) >= 0) {
+      const int32_t first = *mask == RowMask::kAllowed ? first_allowed(allowed, p.vocab) : -1;
+      if (first >= 0) {
         row.allowed = allowed;
+        if (next_allowed(allowed, first + 1, p.vocab) < 0) row.forced = first;
       } else {
         row.target = kSkipRow;
         s.places[i].status = *mask == RowMask::kEnded ? RowStatus::kDropped : RowStatus::kFailed;

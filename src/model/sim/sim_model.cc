@@ -31,7 +31,6 @@ struct ForwardParams {
   ForwardInputs in;
   KvView kv;
   SimModel model;
-  uint64_t* hashes;  // [n_logit_rows]
 };
 
 int32_t one_chunk(const ForwardParams&) {
@@ -60,18 +59,11 @@ uint64_t hash_back(const KvView& kv, int32_t slot, int32_t n, SimReadback readba
   return hash;
 }
 
-int32_t chunk_per_logit_row(const ForwardParams& p) {
-  return *p.in.n_logit_rows;
-}
-void run_read(const ForwardParams& p, int32_t i, OpContext&) {
-  const int32_t row = p.in.logit_rows[i];
-  p.hashes[i] = hash_back(p.kv, p.in.slots[row], p.in.positions[row] + 1, sim_readback(p.model));
-}
-
 struct LogitParams {
+  ForwardInputs in;
+  KvView kv;
+  SimModel model;
   Rows rows;
-  const uint64_t* hashes;
-  int32_t vocab;
   float* logits;
   int64_t ld;
 };
@@ -80,9 +72,10 @@ int32_t chunk_per_row(const LogitParams& p) {
   return p.rows.size();
 }
 void run_logits(const LogitParams& p, int32_t i, OpContext&) {
-  const uint64_t hash = p.hashes[p.rows.begin + i];
+  const int32_t row = p.in.logit_rows[p.rows.begin + i];
+  const uint64_t hash = hash_back(p.kv, p.in.slots[row], p.in.positions[row] + 1, sim_readback(p.model));
   float* const out = p.logits + i * p.ld;
-  for (int32_t t = 0; t < p.vocab; ++t) out[t] = sim_logit(hash, t);
+  for (int32_t t = 0; t < p.model.vocab_size; ++t) out[t] = sim_logit(hash, t);
 }
 
 class SimulatedModel final : public Model {
@@ -102,28 +95,23 @@ class SimulatedModel final : public Model {
   }
   const ModelConfig& config() const override { return config_; }
 
-  Status reserve(Device& device, int32_t max_rows) override {
-    ASSIGN_OR_RETURN(hashes_, device.allocate(size_t(max_rows) * sizeof(uint64_t), MemoryKind::kDevice));
-    return {};
-  }
+  Status reserve(Device&, int32_t) override { return {}; }
 
   void forward(OpList& ops, const OpTable&, const ForwardInputs& in, const KvView& kv) override {
-    const ForwardParams params{in, kv, model_, hashes_.as<uint64_t>()};
-    ops.push<one_chunk, run_write, write_work>("sim_write", params);
-    ops.push<chunk_per_logit_row, run_read>("sim_read", params);
+    kv_ = kv;
+    ops.push<one_chunk, run_write, write_work>("sim_write", ForwardParams{in, kv, model_});
   }
 
   void logits(OpList& ops, const OpTable&, const ForwardInputs& in, int32_t begin, int32_t cap, float* logits,
               int64_t ld) override {
     ops.push<chunk_per_row, run_logits>(
-        "sim_logits",
-        LogitParams{{in.n_logit_rows, begin, cap}, hashes_.as<uint64_t>(), model_.vocab_size, logits, ld});
+        "sim_logits", LogitParams{in, kv_, model_, {in.n_logit_rows, begin, cap}, logits, ld});
   }
 
  private:
   const SimModel model_;
   ModelConfig config_;
-  Buffer hashes_;
+  KvView kv_{};  // of the step that is being planned
 };
 
 }  // namespace

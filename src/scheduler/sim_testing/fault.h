@@ -24,6 +24,7 @@ class Fault {
   // Device: around the ops of those names. A launch that was recalled has no after_take.
   virtual void before_take(const TakeParams&) {}
   virtual void after_take(const TakeParams&) {}
+  virtual void before_masks(const TakeParams&) {}
   virtual void after_commit(const TakeParams&) {}
   // Whether the event of a step is set when its last op is done, although results have not been copied yet.
   virtual bool event_before_copies() const { return false; }

@@ -15,6 +15,7 @@ struct TappedOp {
   HostEvent* early;  // set after the last op, if at all
 };
 
+// The parameters of take, masks and commit are these, or begin with them.
 const TakeParams& take_params(const TappedOp& tapped) {
   return *static_cast<const TakeParams*>(tapped.op.params);
 }
@@ -30,6 +31,7 @@ OpWork tapped_work(const TappedOp& tapped) {
 void run_tapped(const TappedOp& tapped, int32_t chunk, OpContext& context) {
   const std::string_view name = tapped.op.name;
   if (name == "take") tapped.fault->before_take(take_params(tapped));
+  if (name == "masks") tapped.fault->before_masks(take_params(tapped));
   tapped.op.run(tapped.op.params, chunk, context);
   if (name == "take" && !take_params(tapped).launch->recalled())
     tapped.fault->after_take(take_params(tapped));
@@ -58,7 +60,7 @@ class TapStream : public Stream {
     }
     originals_.push_back(std::move(ops));
     std::shared_ptr<Event> done = stream_->submit(std::move(tapped));
-    fault_.on_submit(*take);
+    if (take) fault_.on_submit(*take);
     if (!early) return done;
     done->on_set([early](const Status& status) {
       if (!early->ready()) early->set(status, {});

@@ -7,8 +7,10 @@
 #include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "kernels/numeric.h"
 #include "model/sim/sim_logits.h"
+#include "sampling/sampling_info.h"
 
 namespace gapless::sim_testing {
 namespace {
@@ -83,6 +85,24 @@ void change(std::vector<float>& logits, const Vocabulary& v, const SamplingParam
   if (int32_t(ids.size() - prompt_len) >= p.min_tokens) return;
   for (int32_t id : v.eos_ids) logits[size_t(id)] = kNever;
   for (int32_t id : p.stop_token_ids) logits[size_t(id)] = kNever;
+}
+
+// What the grammar does not allow goes. The token that it forces, or, where bans leave none of those that it
+// allows, the lowest of them; -1: there is a choice.
+int32_t limit(std::vector<float>& logits, GrammarMatcher& grammar) {
+  std::vector<uint32_t> allowed(mask_words(int32_t(logits.size())));
+  CHECK(grammar.fill_mask(allowed).is_ok());
+  int32_t lowest = -1, n = 0;
+  bool finite = false;
+  for (size_t id = 0; id < logits.size(); id++) {
+    if (!(allowed[id / 32] >> id % 32 & 1)) {
+      logits[id] = kNever;
+      continue;
+    }
+    if (n++ == 0) lowest = int32_t(id);
+    finite |= logits[id] > kNever;
+  }
+  return n == 1 || !finite ? lowest : -1;
 }
 
 // --- the draw ---
@@ -164,7 +184,7 @@ std::optional<std::string> find_stop(const std::vector<std::string>& stops, cons
 }
 
 // False: the answer goes on.
-bool ends(Answer& a, std::string& text, const Vocabulary& v, const Request& r) {
+bool ends(Answer& a, std::string& text, const Vocabulary& v, const Request& r, GrammarMatcher* grammar) {
   const SamplingParams& p = r.params;
   const int32_t token = a.tokens.back().id, n = int32_t(a.tokens.size());
   a.visible_bytes = int64_t(text.size());
@@ -180,6 +200,13 @@ bool ends(Answer& a, std::string& text, const Vocabulary& v, const Request& r) {
     a.reason = FinishReason::kStop;
     a.matched = *stop;
     return true;
+  }
+  if (grammar) {
+    CHECK(grammar->accept(token).is_ok());
+    if (grammar->is_complete()) {
+      a.reason = FinishReason::kStop;
+      return true;
+    }
   }
   return n == p.max_tokens;
 }
@@ -206,15 +233,19 @@ Answer expected_answer(const Vocabulary& v, const Request& r, int32_t choice) {
       a.prompt_logprobs.push_back(with_logprobs(logits_after(v, ids, at + 1), ids[at + 1], n_top));
   }
   std::string text;
+  const auto grammar = r.grammar ? r.grammar->new_matcher() : nullptr;
   for (bool ended = p.max_tokens == 0; !ended;) {
     const std::vector<float> raw = logits_after(v, ids, ids.size());
     std::vector<float> logits = raw;
     change(logits, v, p, ids, r.prompt_ids.size());
+    const int32_t forced = grammar ? limit(logits, *grammar) : -1;
     const int32_t token =
-        draw(logits, p, uniform(p.seed, uint32_t(choice), uint32_t(ids.size() - r.prompt_ids.size())));
+        forced >= 0
+            ? forced
+            : draw(logits, p, uniform(p.seed, uint32_t(choice), uint32_t(ids.size() - r.prompt_ids.size())));
     a.tokens.push_back(p.top_logprobs < 0 ? ExpectedToken{token, 0, {}} : with_logprobs(raw, token, n_top));
     ids.push_back(token);
-    ended = ends(a, text, v, r);
+    ended = ends(a, text, v, r, grammar.get());
   }
   return a;
 }

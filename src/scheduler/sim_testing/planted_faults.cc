@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +26,19 @@ void for_each_computed(const TakeParams& p, F f) {
     if (p.step->places[i].status != RowStatus::kOk) continue;
     f(rows[i], at);
     at += rows[i].n_tokens;
+  }
+}
+
+// f(row, mask) for the rows that were given one.
+template <class F>
+void for_each_mask(const TakeParams& p, F f) {
+  SamplingInfo& info = p.step->info;
+  const size_t words = info.rows.empty() ? 0 : info.allowed.size() / info.rows.size();
+  size_t at = 0;
+  for (const BatchRow& row : batch_of(p).rows) {
+    if (!row.masked) continue;
+    if (info.rows[at] == RowMask::kAllowed) f(row, std::span(info.allowed).subspan(at * words, words));
+    at++;
   }
 }
 
@@ -184,6 +198,32 @@ class FormerOwnersState : public Fault {
   }
 };
 
+// --- masks ---
+
+// Every mask is the one that its answer was given for the token before.
+class MaskOneStepStale : public Fault {
+  void before_masks(const TakeParams& p) override {
+    for_each_mask(p, [&](const BatchRow& row, std::span<uint32_t> mask) {
+      std::vector<uint32_t>& last = last_[{row.slot, row.epoch}];
+      std::vector<uint32_t> now(mask.begin(), mask.end());
+      if (!last.empty()) std::ranges::copy(last, mask.begin());
+      last = std::move(now);
+    });
+  }
+  std::map<std::pair<int32_t, uint32_t>, std::vector<uint32_t>> last_;
+};
+
+class MaskOfNeighbour : public Fault {
+  void before_masks(const TakeParams& p) override {
+    std::vector<uint32_t> neighbours;
+    for_each_mask(p, [&](const BatchRow&, std::span<uint32_t> mask) {
+      std::vector<uint32_t> own(mask.begin(), mask.end());
+      if (!neighbours.empty()) std::ranges::copy(neighbours, mask.begin());
+      neighbours = std::move(own);
+    });
+  }
+};
+
 // --- rows ---
 
 class MixedRowsShifted : public Fault {
@@ -237,6 +277,8 @@ const std::vector<PlantedFault>& planted_faults() {
       {"StalePenaltyCount", Flavour::kGeneral, 15, make<StaleCount>},
       {"SlotInitSkipped", Flavour::kGeneral, 3, make<SlotInitSkipped>},
       {"SamplingStateOfFormerOwner", Flavour::kGeneral, 5, make<FormerOwnersState>},
+      {"MaskOneStepStale", Flavour::kGeneral, 10, make<MaskOneStepStale>},
+      {"MaskOfNeighbour", Flavour::kGeneral, 40, make<MaskOfNeighbour>},
       {"MixedRowsShifted", Flavour::kGeneral, 20, make<MixedRowsShifted>},
       {"PlaceholderInOutputList", Flavour::kTight, 10, make<PlaceholderInList>},
       {"PlaceholderInAnswer", Flavour::kGeneral, 3, make<PlaceholderInAnswer>}};

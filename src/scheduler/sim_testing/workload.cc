@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "sampling/testing/hash_grammar.h"
+
 namespace gapless::sim_testing {
 namespace {
 
@@ -154,6 +156,13 @@ class Maker {
     if (random_.chance(15)) made.prompt_logprob_begin = random_.below(int32_t(made.prompt_ids.size()));
     if (random_.chance(15)) made.cache_namespace = "other";
     made.skip_special_tokens = random_.chance(50);
+    if (random_.chance(30)) {
+      made.grammar = std::make_shared<testing::HashGrammar>(
+          testing::HashGrammar::Options{.seed = random_.bits(),
+                                        .vocab_size = w_.vocabulary.size,
+                                        .eos_ids = w_.vocabulary.eos_ids,
+                                        .allowed_percent = uint64_t(random_.one_of({2, 10, 30, 60}))});
+    }
     for (int32_t n = random_.chance(tight() ? 10 : 40) ? random_.between(1, 3) : 0; n > 0; n--) {
       std::string& stop = made.stop.emplace_back(size_t(random_.between(1, 5)), 'a');
       for (char& c : stop) c = char('a' + random_.below(5));

@@ -39,9 +39,15 @@ inline uint64_t mix_params(uint64_t h, std::span<const int32_t> outputs, const S
   return h;
 }
 
+inline bool has(std::span<const uint32_t> tokens, int32_t id) {
+  return tokens[size_t(id) / 32] >> id % 32 & 1;
+}
+
 // context: every token before it, as the model reads them. outputs: as the sampling state counted them.
+// allowed: the row's mask; empty: none.
 inline int32_t next_token(std::span<const int32_t> context, std::span<const int32_t> outputs,
-                          const SamplingParams& params, std::span<const int32_t> eos_ids, int32_t vocab) {
+                          const SamplingParams& params, std::span<const int32_t> eos_ids, int32_t vocab,
+                          std::span<const uint32_t> allowed = {}) {
   const uint64_t h = mix_params(mix(hash_ids(context), outputs.size()), outputs, params);
   auto token = int32_t(h % uint64_t(vocab));
   SamplingParams only_end = params;
@@ -51,7 +57,10 @@ inline int32_t next_token(std::span<const int32_t> context, std::span<const int3
     return int32_t(outputs.size()) < params.min_tokens &&
            ends_by_token(only_end, eos_ids, 0, token) != TokenEnd::kNo;
   };
-  while (banned()) token = (token + 1) % vocab;
+  // Of the allowed ones, where that leaves any that is not banned.
+  for (int32_t tried = 0; tried < vocab; tried++, token = (token + 1) % vocab)
+    if (!banned() && (allowed.empty() || has(allowed, token))) return token;
+  for (token = 0; !has(allowed, token);) token++;
   return token;
 }
 

@@ -20,6 +20,8 @@ struct FakeWorker::Launch : LaunchState {
   Frozen<ModelWorkerBatch> batch;
   const std::vector<std::byte> bytes;  // as it was launched
   bool replaces_recalled = false;
+  bool waits = false;  // for what its masked rows may emit
+  SamplingInfo info;
   BatchResult result;
 };
 
@@ -43,13 +45,31 @@ PendingForward FakeWorker::forward_batch_generation(Frozen<ModelWorkerBatch> bat
   outstanding_.push_back(launch);
   max_outstanding_ = std::max(max_outstanding_, outstanding_.size());
   if (outstanding_.size() > kMaxOutstanding) error("{} launches outstanding", outstanding_.size());
+  SamplingInfoDone sampling_info_done;
+  if (has_masked_rows(*launch->batch)) {
+    launch->waits = true;
+    sampling_info_done = [this, launch](std::optional<SamplingInfo> info) {
+      set_sampling_info(*launch, std::move(info));
+    };
+  }
   {
     std::lock_guard lock(mutex_);
     launched_.push_back(launch);
   }
   launched_or_stopped_.notify_one();
   if (!held_) run_one();
-  return PendingForward(launch);
+  return PendingForward(launch, std::move(sampling_info_done));
+}
+
+void FakeWorker::set_sampling_info(Launch& launch, std::optional<SamplingInfo> info) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!info) errors_.push_back(fmt::format("the masks of batch {} never come", launch.batch_id));
+    if (info) launch.info = std::move(*info);
+    launch.waits = false;
+  }
+  launched_or_stopped_.notify_one();
+  if (!held_) run_one();
 }
 
 // A recalled batch comes back whole, with whatever its rows need to begin, and others behind them.
@@ -72,9 +92,13 @@ size_t FakeWorker::outstanding() const {
       std::ranges::count_if(outstanding_, [](const auto& l) { return !l->collected && !l->recalled(); }));
 }
 
+bool FakeWorker::can_run() const {
+  return !launched_.empty() && (!launched_.front()->waits || launched_.front()->recalled());
+}
+
 std::shared_ptr<FakeWorker::Launch> FakeWorker::take_launch() {
   std::lock_guard lock(mutex_);
-  while (!launched_.empty()) {
+  while (can_run()) {
     std::shared_ptr<Launch> launch = std::move(launched_.front());
     launched_.pop_front();
     if (launch->try_take()) return launch;
@@ -92,8 +116,8 @@ void FakeWorker::serve(const std::function<void()>& before_each) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      launched_or_stopped_.wait(lock, [&] { return stopped_ || !launched_.empty(); });
-      if (launched_.empty()) return;
+      launched_or_stopped_.wait(lock, [&] { return stopped_ || can_run(); });
+      if (!can_run()) return;
     }
     before_each();
     run_one();
@@ -151,8 +175,11 @@ void FakeWorker::run(Launch& launch) {
     check_row(batch, row);
     write_row(batch, row, first_id);
   }
-  for (size_t i = 0; i < results.size(); i++) {
-    if (results[i].status == RowStatus::kOk) results[i] = read_row(batch, batch.rows[i]);
+  for (size_t i = 0, masked = 0; i < results.size(); i++) {
+    const BatchRow& row = batch.rows[i];
+    std::span<const uint32_t> allowed;
+    if (row.masked) allowed = mask_of(launch, masked++, results[i].status);
+    if (results[i].status == RowStatus::kOk) results[i] = read_row(batch, row, allowed);
     step.dropped_rows += results[i].status == RowStatus::kDropped;
     step.failed_rows += results[i].status == RowStatus::kFailed;
     step.status.push_back(results[i].status);
@@ -247,7 +274,17 @@ void FakeWorker::write_row(const ModelWorkerBatch& batch, const BatchRow& row, i
   }
 }
 
-RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& row) {
+// What the masked row of that number may emit; or the status of a row that emits nothing.
+std::span<const uint32_t> FakeWorker::mask_of(const Launch& launch, size_t masked, RowStatus& status) const {
+  const RowMask mask = launch.info.rows.at(masked);
+  if (status == RowStatus::kOk && mask != RowMask::kAllowed)
+    status = mask == RowMask::kEnded ? RowStatus::kDropped : RowStatus::kFailed;
+  const size_t words = mask_words(config_.vocab_size);
+  return std::span(launch.info.allowed).subspan(masked * words, words);
+}
+
+RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& row,
+                               std::span<const uint32_t> allowed) {
   RowResult result;
   Slot& slot = slots_[row.slot];
   slot.kv_end = row.start_pos + row.n_tokens;
@@ -273,7 +310,7 @@ RowResult FakeWorker::read_row(const ModelWorkerBatch& batch, const BatchRow& ro
   }
   if (!row.emits) return result;
   const std::span<const int32_t> outputs = std::span(slot.known).subspan(slot.prompt_len);
-  result.token = next_token(context, outputs, slot.params, config_.eos_ids, config_.vocab_size);
+  result.token = next_token(context, outputs, slot.params, config_.eos_ids, config_.vocab_size, allowed);
   result.logprob = logprob_of(context, result.token);
   if (slot.params.top_logprobs > 0) result.top = {{result.token, result.logprob}};
   slot.known.push_back(result.token);

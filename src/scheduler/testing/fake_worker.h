@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,8 @@ class FakeWorker : public ModelWorkerClient {
   // that is given back while a batch still reads it.
   void poison(int32_t page);
 
-  // By default a launch computes at once. Held, it waits for run_one(), or for serve() on another thread.
+  // By default a launch computes at once, or when the masks of its rows have come. Held, it waits for
+  // run_one(), or for serve() on another thread.
   void hold(bool held) { held_ = held; }
   bool run_one();  // false: nothing is launched. A recalled launch is passed over
   // Computes what is launched until stop(); `before_each` is called before a launch is taken.
@@ -78,6 +81,8 @@ class FakeWorker : public ModelWorkerClient {
     uint64_t batch = 0;
   };
 
+  void set_sampling_info(Launch& launch, std::optional<SamplingInfo> info);
+  bool can_run() const;  // under the mutex
   std::shared_ptr<Launch> take_launch();
   bool take_failure(Status& status);
   void check_relaunch(Launch& launch);
@@ -88,7 +93,8 @@ class FakeWorker : public ModelWorkerClient {
   // The row's first id, or why the row does not run.
   RowStatus take_row(const BatchRow& row, int32_t& first_id) const;
   void write_row(const ModelWorkerBatch& batch, const BatchRow& row, int32_t first_id);
-  RowResult read_row(const ModelWorkerBatch& batch, const BatchRow& row);
+  std::span<const uint32_t> mask_of(const Launch& launch, size_t masked, RowStatus& status) const;
+  RowResult read_row(const ModelWorkerBatch& batch, const BatchRow& row, std::span<const uint32_t> allowed);
   Cell* cell(const BatchRow& row, int32_t pos);
   void report(std::string error);
   template <class... Args>

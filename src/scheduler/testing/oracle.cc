@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "sampling/sampling_info.h"
 #include "scheduler/testing/fake_model.h"
 
 namespace gapless::testing {
@@ -37,8 +39,11 @@ Answer oracle(const SchedulerConfig& config, const TokenBytes& tokens, const Req
     }
   }
   a.finish.reason = FinishReason::kLength;
+  const auto grammar = request.grammar ? request.grammar->new_matcher() : nullptr;
   while (int32_t(a.ids.size()) < params.max_tokens) {
-    const int32_t token = next_token(all, a.ids, params, config.eos_ids, config.vocab_size);
+    std::vector<uint32_t> allowed(grammar ? mask_words(config.vocab_size) : 0);
+    if (grammar) CHECK(grammar->fill_mask(allowed).is_ok());
+    const int32_t token = next_token(all, a.ids, params, config.eos_ids, config.vocab_size, allowed);
     a.logprobs.push_back(logprob_of(all, token));
     const bool may_end = int32_t(a.ids.size()) >= params.min_tokens;
     a.ids.push_back(token);
@@ -56,6 +61,11 @@ Answer oracle(const SchedulerConfig& config, const TokenBytes& tokens, const Req
       a.finish = {FinishReason::kStop, which, {}};
       break;
     }
+    if (!grammar) continue;
+    CHECK(grammar->accept(token).is_ok());
+    if (!grammar->is_complete()) continue;
+    a.finish = {FinishReason::kStop, {}, {}};
+    break;
   }
   return a;
 }

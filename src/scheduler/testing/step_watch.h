@@ -58,7 +58,7 @@ class StepWatch {
     ChoiceKey who;
     bool live;      // the admission under which it was launched goes on
     bool finished;  // before this step
-    bool prefill, emits, prompt_logprobs;
+    bool prefill, emits, masked, prompt_logprobs;
     int32_t output_index;
   };
   struct Batch {

@@ -4,6 +4,7 @@
 #include <array>
 #include <random>
 
+#include "sampling/testing/hash_grammar.h"
 #include "scheduler/testing/harness.h"
 
 namespace gapless::testing {
@@ -123,6 +124,10 @@ class Maker {
       r.prompt_logprob_begin = below(int32_t(r.prompt_ids.size()));
     if (below(4) == 0 && shape_ != Shape::kFlood) r.n = between(2, 3);
     if (below(4) == 0) r.cache_namespace = "other";
+    if (below(3) == 0) {
+      r.grammar = std::make_shared<HashGrammar>(HashGrammar::Options{
+          .seed = rng_(), .vocab_size = w_.config.vocab_size, .eos_ids = w_.config.eos_ids});
+    }
     r.skip_special_tokens = below(2);
     choose_sampling(r.params);
     for (int32_t n = below(shape_ == Shape::kTight ? 2 : 3); n > 0; n--) {
