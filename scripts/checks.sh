@@ -1,7 +1,7 @@
 # Format and lint. Sourced by ./dev.
 # shellcheck shell=bash
 
-cpp_files() { find src tests -name '*.cc' -o -name '*.h' | sort; }
+cpp_files() { find src include examples tests -name '*.cc' -o -name '*.h' | sort; }
 
 # Debian's clang tools carry a version; formatting differs between versions, so the one of Debian 12 decides.
 clang_tool() {
@@ -38,7 +38,7 @@ lint_cpp() {
   have clang-tidy-14 || ensure_packages clang-tidy
   configure release
   say "clang-tidy"
-  find src tests -name '*.cc' -print0 | sort -z | xargs -0 -n 10000 python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" \
+  find src examples tests -name '*.cc' -print0 | sort -z | xargs -0 -n 10000 python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" \
     --build build/release --cache "$cache/tidy" --jobs "$(jobs_for_machine)"
 }
 

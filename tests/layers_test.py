@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. Layers of one row do not see each other. The list of docs/architecture.md.
-LAYERS = [["base"], ["device"], ["kernels"], ["model", "cache", "sampling"], ["worker"], ["scheduler"], ["engine"], ["server"], ["apps"]]
+LAYERS = [["base"], ["device"], ["kernels"], ["model", "cache", "sampling"], ["worker"], ["scheduler"], ["engine"], ["server", "library"], ["apps"]]
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
 TEXT_LIBRARY = "gapless_text_ffi"  # the Rust library: only this layer and those above may name it
 TEXT_LAYER = "engine"

@@ -293,13 +293,12 @@ Result<EngineOptions> engine_options(const EngineArgs& a) {
     ASSIGN_OR_RETURN(o.kv_mem_bytes, parse_bytes(a.kv_mem));
   }
   o.context_length = a.context_length;
-  SchedulerConfig& s = o.scheduler;
-  const bool cpu = o.device == "cpu";
-  s.max_running_requests = a.max_running_requests.value_or(cpu ? 64 : 256);
+  SchedulerConfig& s = o.scheduler = scheduler_defaults(o.device);
+  s.max_running_requests = a.max_running_requests.value_or(s.max_running_requests);
   s.max_queued_requests = a.max_queued_requests;
   s.max_total_tokens = a.max_total_tokens;
   s.page_size = a.page_size;
-  s.chunked_prefill_size = a.chunked_prefill_size.value_or(cpu ? 512 : 4096);
+  s.chunked_prefill_size = a.chunked_prefill_size.value_or(s.chunked_prefill_size);
   s.max_prefill_tokens = a.max_prefill_tokens;
   s.mixed_chunk = a.mixed_chunk;
   s.radix_cache = !a.disable_radix_cache;

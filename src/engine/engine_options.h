@@ -29,4 +29,13 @@ struct EngineOptions {
   SchedulerConfig scheduler;
 };
 
+// The scheduler's defaults that depend on the device; docs/cli.md says why.
+inline SchedulerConfig scheduler_defaults(const std::string& device) {
+  SchedulerConfig config;
+  if (device == "cpu") return config;
+  config.max_running_requests = 256;
+  config.chunked_prefill_size = 4096;
+  return config;
+}
+
 }  // namespace gapless

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sampling/sampling_ranges.h"
+
 namespace gapless {
 namespace {
 
@@ -95,6 +97,7 @@ Status Intake::check_token_ids(const std::vector<int32_t>& ids, const char* fiel
 }
 
 Status Intake::check_sampling(const SamplingParams& params) const {
+  RETURN_IF_ERROR(check_ranges(params));
   RETURN_IF_ERROR(check_token_ids(params.stop_token_ids, "stop_token_ids"));
   for (const auto& [id, bias] : params.logit_bias)
     if (id < 0 || id >= config_.vocab_size)
