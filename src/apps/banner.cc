@@ -56,9 +56,8 @@ std::string human_count(double n) {
   return human(n, {"", " k", " M", " G", " T"});
 }
 
-std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engine,
-                                      const std::vector<std::string>& urls, bool has_key,
-                                      double load_seconds) {
+std::vector<std::string> start_banner(const Engine& engine, const std::vector<std::string>& urls,
+                                      bool has_key, double load_seconds) {
   const LoadedModel& parts = engine.parts();
   const ModelFacts& facts = parts.facts;
   const SchedulerConfig& s = parts.sizing.scheduler;
@@ -72,7 +71,8 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
       compute_line(parts),
       fmt::format("  context    {} tokens for every request (--context-length)", s.context_length),
       fmt::format("  KV cache   {} tokens shared by all, {} {} (--kv-mem), pages of {}", s.max_total_tokens,
-                  human_bytes(double(parts.sizing.kv_bytes)), args.engine.kv_cache_dtype, s.page_size),
+                  human_bytes(double(parts.sizing.kv_bytes)), kv_dtype_name(parts.sizing.runner.kv_dtype),
+                  s.page_size),
       "  scheduler  " + schedule_line(s, engine.loop_at_start()),
       fmt::format("  template   {}", parts.chat_template_source),
       fmt::format("  stop ids   {}", stop_ids(*parts.tokenizer)),

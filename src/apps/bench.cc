@@ -148,7 +148,7 @@ Result<RoofShare> roof_share(const BenchArgs& args, const Engine& engine) {
     std::printf("%6s %7s %14s %7s %9s %13s %7s %9s\n", "batch", "prompt", "prefill tok/s", "of roof",
                 "TTFT ms", "decode tok/s", "of roof", "ITL ms");
   }
-  return RoofShare(summary, roof);
+  return RoofShare(summary, engine.parts().sizing.runner.kv_dtype, roof);
 }
 
 }  // namespace

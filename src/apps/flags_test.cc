@@ -241,6 +241,18 @@ TEST(Args, BecomeEngineOptions) {
   EXPECT_EQ(o.scheduler.policy, SchedulePolicy::kDfsWeight);
 }
 
+TEST(Args, NameTheTypesOfTheKvCache) {
+  EngineArgs args;
+  for (const KvDtype dtype : kKvDtypes) {
+    args.kv_cache_dtype = kv_dtype_name(dtype);
+    EXPECT_EQ(engine_options(args)->kv_dtype, dtype);
+  }
+  args.kv_cache_dtype = "auto";
+  EXPECT_EQ(engine_options(args)->kv_dtype, KvDtype::kF16);
+  std::string text;
+  EXPECT_EQ(run({"serve", "m.gguf", "--kv-cache-dtype", "fp8"}, &text), kExitUsage);
+}
+
 // The defaults of the flags are those of the engine: two tables of the same numbers would drift.
 TEST(Args, DefaultsAreTheEnginesOwn) {
   const EngineOptions flags = engine_options(EngineArgs{}).value(), engine;

@@ -39,11 +39,13 @@ void print_shape(const ModelSummary& s) {
 }
 
 void print_memory(const ModelSummary& s) {
-  const int64_t per_token = s.config.kv_bytes_per_token();
+  const int64_t per_token = s.config.kv_bytes_per_token(KvDtype::kF16);
   const int64_t context = s.config.context_length;
-  print_row("KV cache",
-            fmt::format("{} bytes per token in 16 bits; {} for one request with the whole context", per_token,
-                        human_bytes(double(per_token * context))));
+  print_row(
+      "KV cache",
+      fmt::format("{} bytes per token in 16 bits, {} in int8; {} for one request with the whole context",
+                  per_token, s.config.kv_bytes_per_token(KvDtype::kI8),
+                  human_bytes(double(per_token * context))));
   const MemoryLimit limit = cgroup_memory_limit({});
   print_row("memory",
             fmt::format("{} of weights; {} with the KV cache of one whole context, {} with the default pool "

@@ -14,7 +14,7 @@ bool is_float(const ModelSummary& model) {
 
 }  // namespace
 
-RoofShare::RoofShare(const ModelSummary& model, const Roof& roof) : roof_(roof) {
+RoofShare::RoofShare(const ModelSummary& model, KvDtype kv_dtype, const Roof& roof) : roof_(roof) {
   const ModelConfig& c = model.config;
   const double table = double(c.vocab_size) * c.dim;
   const double other_table =
@@ -23,7 +23,7 @@ RoofShare::RoofShare(const ModelSummary& model, const Roof& roof) : roof_(roof) 
   head_ops_ = 2 * table;
   const double table_share = other_table / double(c.n_params);
   step_bytes_ = double(model.weight_bytes) * (1 - table_share);
-  kv_bytes_ = double(c.kv_bytes_per_token());
+  kv_bytes_ = double(c.kv_bytes_per_token(kv_dtype));
   ops_per_second_ = 1e9 * (is_float(model) ? roof.f32_gflops : roof.int8_gops);
   bytes_per_second_ = 1e9 * roof.read_gbps;
 }

@@ -13,7 +13,7 @@ namespace gapless {
 // Attention's own arithmetic is not counted, so the share is a little too low for long contexts.
 class RoofShare {
  public:
-  RoofShare(const ModelSummary& model, const Roof& roof);
+  RoofShare(const ModelSummary& model, KvDtype kv_dtype, const Roof& roof);
 
   // All layers for every token; the output head only counts once per prompt, which is nothing.
   double prefill(double tokens_per_second) const;

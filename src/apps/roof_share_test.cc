@@ -20,14 +20,14 @@ ModelSummary small_model(bool tied) {
 }
 
 TEST(RoofShare, PrefillIsArithmetic) {
-  const RoofShare share(small_model(true), {.int8_gops = 2, .f32_gflops = 1, .read_gbps = 1});
+  const RoofShare share(small_model(true), KvDtype::kF16, {.int8_gops = 2, .f32_gflops = 1, .read_gbps = 1});
   EXPECT_DOUBLE_EQ(share.prefill(1000), 1.0);  // 2 million operations per token, 2 billion a second
   EXPECT_DOUBLE_EQ(share.prefill(250), 0.25);
 }
 
 TEST(RoofShare, DecodeIsBoundByWhatTakesLonger) {
   const Roof roof{.int8_gops = 2.2, .f32_gflops = 1, .read_gbps = 1.2};
-  const RoofShare share(small_model(true), roof);
+  const RoofShare share(small_model(true), KvDtype::kF16, roof);
   // One row: 1.2 MB at 1.2 GB/s = 1 ms, arithmetic 2.2 million operations = 1 ms; with 3,000 tokens of cache
   // reading is twice as long.
   EXPECT_NEAR(share.decode(1000, 1, 0), 1.0, 1e-9);
@@ -38,13 +38,15 @@ TEST(RoofShare, DecodeIsBoundByWhatTakesLonger) {
 
 TEST(RoofShare, ATableThatIsOnlyLookedUpIsNotRead) {
   const Roof roof{.int8_gops = 1e6, .f32_gflops = 1, .read_gbps = 1.1};
-  EXPECT_NEAR(RoofShare(small_model(false), roof).decode(1000, 1, 0), 1.0, 1e-9);  // 1.1 of the 1.2 MB
+  EXPECT_NEAR(RoofShare(small_model(false), KvDtype::kF16, roof).decode(1000, 1, 0), 1.0,
+              1e-9);  // 1.1 of the 1.2 MB
 }
 
 TEST(RoofShare, FloatWeightsAreComparedWithFloatArithmetic) {
   ModelSummary model = small_model(true);
   model.types = {{"BF16", 1, 1, 1}};
-  EXPECT_DOUBLE_EQ(RoofShare(model, {.int8_gops = 8, .f32_gflops = 2, .read_gbps = 1}).prefill(1000), 1.0);
+  EXPECT_DOUBLE_EQ(
+      RoofShare(model, KvDtype::kF16, {.int8_gops = 8, .f32_gflops = 2, .read_gbps = 1}).prefill(1000), 1.0);
 }
 
 }  // namespace

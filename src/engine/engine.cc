@@ -79,6 +79,8 @@ void Engine::register_sim_metrics() {
 
 void Engine::start() {
   register_sim_metrics();
+  metrics_.gauge("gapless_kv_total_bytes", "Memory of the KV pool, committed as it is used.")
+      .set(double(parts_.sizing.kv_bytes));
   overlap_worker_.start();
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),

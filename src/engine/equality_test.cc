@@ -2,7 +2,7 @@
 // on a real one: one request's tokens, logprobs and text are the same bits alone or in a crowd, in the normal
 // loop or with overlap, or while the loops are switched, cold or cached, in chunks of any size or whole,
 // mixed with decode rows or not, with any page size, with a pool that has room or retracts all the time, and
-// with any number of threads.
+// with any number of threads; for each type of the KV cache.
 //
 // Workloads are random; the seed is printed. GAPLESS_EQUALITY_SEED and GAPLESS_EQUALITY_WORKLOADS choose
 // others, GAPLESS_EQUALITY_CROWD the size of the largest crowd.
@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -110,6 +111,7 @@ Workload random_workload(Random& random, const std::string& model_path, int32_t 
   }
   w.options.model_path = model_path;
   w.options.threads = random.one_of({1, 2, 3});
+  w.options.kv_dtype = random.one_of({KvDtype::kF16, KvDtype::kF16, KvDtype::kI8});
   w.options.disable_overlap_schedule = random.chance(30);
   w.switches = random.chance(30);
   SchedulerConfig& s = w.options.scheduler;
@@ -125,17 +127,20 @@ Workload random_workload(Random& random, const std::string& model_path, int32_t 
   s.max_total_tokens = (pool / s.page_size + 2) * s.page_size;
   if (tight) s.schedule_conservativeness = 0.2;  // admit as if answers were short
   w.description = fmt::format(
-      "normal {} switches {} threads {} page {} chunk {} mixed {} radix {} running {} policy {} pool {} "
+      "kv {} normal {} switches {} threads {} page {} chunk {} mixed {} radix {} running {} policy {} pool "
+      "{} "
       "prompts to {}",
-      w.options.disable_overlap_schedule, w.switches, w.options.threads, s.page_size, s.chunked_prefill_size,
-      s.mixed_chunk, s.radix_cache, s.max_running_requests, int(s.policy), s.max_total_tokens, max_prompt);
+      kv_dtype_name(w.options.kv_dtype), w.options.disable_overlap_schedule, w.switches, w.options.threads,
+      s.page_size, s.chunked_prefill_size, s.mixed_chunk, s.radix_cache, s.max_running_requests,
+      int(s.policy), s.max_total_tokens, max_prompt);
   return w;
 }
 
 // Alone, one after the other, nothing shared or cached, one thread.
-EngineOptions alone_options(const std::string& model_path) {
+EngineOptions alone_options(const std::string& model_path, KvDtype kv_dtype = KvDtype::kF16) {
   EngineOptions o;
   o.model_path = model_path;
+  o.kv_dtype = kv_dtype;
   o.threads = 1;
   o.disable_overlap_schedule = true;
   o.scheduler.radix_cache = false;
@@ -222,13 +227,15 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
   const uint64_t seed = number_from_env("GAPLESS_EQUALITY_SEED", std::random_device{}());
   const uint64_t workloads = number_from_env("GAPLESS_EQUALITY_WORKLOADS", 32);
   std::cout << GetParam() << ": GAPLESS_EQUALITY_SEED=" << seed << " workloads " << workloads << std::endl;
-  std::unique_ptr<Engine> alone = Engine::create(alone_options(path_)).value();
+  std::map<KvDtype, std::unique_ptr<Engine>> alone;
   uint64_t retractions = 0, cached = 0;
   for (uint64_t i = 0; i < workloads; i++) {
     Random random(seed + i);
     const Workload w = random_workload(random, path_);
     SCOPED_TRACE(fmt::format("workload seed {}: {}", seed + i, w.description));
-    const std::vector<Outcome> want = testing::run_alone(*alone, w.requests);
+    std::unique_ptr<Engine>& reference = alone[w.options.kv_dtype];
+    if (!reference) reference = Engine::create(alone_options(path_, w.options.kv_dtype)).value();
+    const std::vector<Outcome> want = testing::run_alone(*reference, w.requests);
     Result<std::unique_ptr<Engine>> engine = Engine::create(w.options);
     ASSERT_TRUE(engine.is_ok()) << engine.status().message();
     for (const char* pass : {"cold", "cached"}) {
@@ -259,7 +266,7 @@ TEST_P(Equality, OverlapIsNormalIsAlone) {
   Workload w = random_workload(random, path_, int32_t(number_from_env("GAPLESS_EQUALITY_CROWD", 64)));
   SCOPED_TRACE(w.description);
   const std::vector<Outcome> want =
-      testing::run_alone(*Engine::create(alone_options(path_)).value(), w.requests);
+      testing::run_alone(*Engine::create(alone_options(path_, w.options.kv_dtype)).value(), w.requests);
   for (const bool normal : {true, false}) {
     w.options.disable_overlap_schedule = normal;
     const std::unique_ptr<Engine> engine = Engine::create(w.options).value();

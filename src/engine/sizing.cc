@@ -35,7 +35,7 @@ Result<Sizing> resolve_sizing(const EngineOptions& options, const ModelConfig& m
   s.eos_ids = std::move(eos_ids);
   s.context_length = options.context_length ? options.context_length : model.context_length;
 
-  const int64_t token_bytes = model.kv_bytes_per_token();
+  const int64_t token_bytes = model.kv_bytes_per_token(options.kv_dtype);
   if (s.max_total_tokens == 0) {
     const int64_t bytes = options.kv_mem_bytes ? options.kv_mem_bytes : memory_limit / 4;
     // More than every running request at full context, twice over for cached prefixes, would never be used.

@@ -15,12 +15,22 @@ ModelConfig model() {
 
 TEST(Sizing, AQuarterOfMemoryBecomesTheKvPool) {
   const Sizing s = resolve_sizing({}, model(), {2}, 8 * kGiB).value();
-  EXPECT_EQ(model().kv_bytes_per_token(), 30 * 2 * 3 * 64 * 2);
+  EXPECT_EQ(model().kv_bytes_per_token(KvDtype::kF16), 30 * 2 * 3 * 64 * 2);
   EXPECT_EQ(s.scheduler.max_total_tokens, 2 * kGiB / 23040 / 16 * 16);
   EXPECT_EQ(s.scheduler.context_length, 8192);
   EXPECT_EQ(s.runner.total_pages, s.scheduler.max_total_tokens / 16);
   EXPECT_EQ(s.runner.limits.max_rows, 512 + 64);
   EXPECT_TRUE(s.notes.empty());
+}
+
+// 8 bits and a scale of 4 bytes for each token, layer and head, of K and of V.
+TEST(Sizing, Int8HoldsMoreTokensInTheSameMemory) {
+  EngineOptions o;
+  o.kv_dtype = KvDtype::kI8;
+  const Sizing s = resolve_sizing(o, model(), {2}, 8 * kGiB).value();
+  EXPECT_EQ(s.scheduler.max_total_tokens, 2 * kGiB / (30 * 2 * 3 * 68) / 16 * 16);
+  EXPECT_EQ(s.kv_bytes, s.scheduler.max_total_tokens * 12240);
+  EXPECT_EQ(s.runner.kv_dtype, KvDtype::kI8);
 }
 
 TEST(Sizing, NoMoreThanCanBeUsed) {

@@ -39,8 +39,9 @@ inline OpWork rope_table_work(const RopeTableParams& p) {
 }
 
 inline OpWork rope_kv_work(const RopeKvParams& p) {
-  const double heads = p.n_heads + p.kv.n_kv_heads, dim = p.kv.head_dim, kv = 2.0 * p.kv.n_kv_heads * dim;
-  return {.bytes = p.rows.size() * (8 * heads * dim + 4 * kv / 2 + 2 * kv),
+  const double heads = p.n_heads + p.kv.n_kv_heads, dim = p.kv.head_dim;
+  const double v = 4 * dim, stored = 2 * kv_row_bytes(p.kv.dtype, p.kv.head_dim);
+  return {.bytes = p.rows.size() * (8 * heads * dim + p.kv.n_kv_heads * (v + stored)),
           .flops = p.rows.size() * 6.0 * heads * p.rope_half};
 }
 
@@ -57,7 +58,8 @@ inline OpWork attention_work(const AttentionParams& p) {
       const int32_t position = tile.pos_begin + i;
       work.flops += 4 * dim * p.n_heads * (position + 1 - begin(position));
     }
-    work.bytes += 4 * dim * p.kv.n_kv_heads * (tile.pos_begin + tile.rows - begin(tile.pos_begin));
+    work.bytes += 2.0 * kv_row_bytes(p.kv.dtype, p.kv.head_dim) * p.kv.n_kv_heads *
+                  (tile.pos_begin + tile.rows - begin(tile.pos_begin));
     work.bytes += tile.rows * (4 * dim * p.n_heads + act_bytes(p.out));
   }
   return work;

@@ -102,6 +102,13 @@ TEST_F(OpWorkTest, AttentionReadsTheContextOncePerTile) {
   EXPECT_EQ(prompt.bytes, 4 * 64 * 3 * 8 + 8 * (4 * 64 * 9 + 576 * 1.5));
 }
 
+TEST_F(OpWorkTest, Int8KvHasAScaleForEachRow) {
+  tile = {.slot = 0, .row_begin = 0, .rows = 1, .pos_begin = 99};
+  AttentionParams p = attention(0);
+  p.kv.dtype = KvDtype::kI8;
+  EXPECT_EQ(attention_work(p).bytes, 2 * (64 + 4) * 3 * 100 + 4 * 64 * 9 + 576 * 1.5);
+}
+
 TEST_F(OpWorkTest, ElementwiseOpsReadAndWriteTheirRows) {
   GatedActivationParams gated{};
   gated.rows = rows(5);

@@ -108,7 +108,20 @@ enum class RopeStyle {
   kHalves
 };  // pairs (2j, 2j+1) as in Llama GGUF files; (j, j + half) as in GPT-NeoX and Gemma
 
-enum class KvDtype { kF16, kBF16 };
+enum class KvDtype { kF16, kBF16, kI8 };
+inline constexpr KvDtype kKvDtypes[] = {KvDtype::kF16, KvDtype::kBF16, KvDtype::kI8};
+inline constexpr const char* kv_dtype_name(KvDtype dtype) {
+  return dtype == KvDtype::kF16 ? "f16" : dtype == KvDtype::kBF16 ? "bf16" : "int8";
+}
+
+// kI8: a row, which is the K or the V of one position and head, has a scale of its own; element d is worth
+// scale * q[d] (quantise_row of kernels/quant.h).
+inline constexpr int32_t kv_element_bytes(KvDtype dtype) {
+  return dtype == KvDtype::kI8 ? 1 : 2;
+}
+inline constexpr int32_t kv_row_bytes(KvDtype dtype, int32_t head_dim) {
+  return head_dim * kv_element_bytes(dtype) + (dtype == KvDtype::kI8 ? int32_t(sizeof(float)) : 0);
+}
 
 // Positions whose K elements lie side by side: with pages of 16, 32, ... 16 positions are the lanes of a
 // vector, so that scores need no shuffles; with other page sizes K is a row per position, and attention has
@@ -122,22 +135,34 @@ inline constexpr int64_t k_element(int32_t page_size, int32_t head_dim, int32_t 
   return (int64_t(offset / lanes) * head_dim + d) * lanes + offset % lanes;
 }
 
-// One layer's part of the paged KV cache. Page and head begin at k[(page * n_kv_heads + kv_head) * page_size
-// * head_dim]; there K is in the order of k_element, V is [offset in page][head_dim].
+// One layer's part of the paged KV cache. The rows of a page and head lie together, at page_begin(): their
+// elements, K in the order of k_element, V as [offset in page][head_dim]; behind them, for kI8, their scales,
+// [offset in page].
 struct KvLayer {
-  uint16_t* k;
-  uint16_t* v;
+  std::byte* k;
+  std::byte* v;
   KvDtype dtype;
   int32_t n_kv_heads, head_dim, page_size;
   const int32_t* page_table;  // [slots][ld_page_table]: page of position p of slot s is page_table[s * ld + p
                               // / page_size]
   int64_t ld_page_table;
+
+  int64_t page_bytes() const { return int64_t(page_size) * kv_row_bytes(dtype, head_dim); }  // of one head
+  // Bytes from k, and from v.
+  int64_t page_begin(int32_t slot, int32_t kv_head, int32_t position) const {
+    const int64_t page = page_table[slot * ld_page_table + position / page_size];
+    return (page * n_kv_heads + kv_head) * page_bytes();
+  }
+  // Bytes from page_begin to the scale of a row.
+  int64_t scale_at(int32_t offset) const {
+    return int64_t(page_size) * head_dim + offset * int32_t(sizeof(float));
+  }
 };
 
 // Per row of qkv = [q heads | k heads | v heads]: optional RMS norm of each q and k head (weights of
-// head_dim, as rms_norm), rope on q and k, q stays in qkv, k and v are rounded to the KV type (nearest even)
-// and stored at (slot, position). The k part of qkv is undefined afterwards. A pair (a, b) becomes (fma(a,
-// cos, -(b * sin)), fma(b, cos, a * sin)).
+// head_dim, as rms_norm), rope on q and k, q stays in qkv, k and v are rounded to the KV type (nearest even;
+// kI8: quantise_row) and stored at (slot, position). The k part of qkv is undefined afterwards. A pair (a, b)
+// becomes (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)).
 struct RopeKvParams {
   Rows rows;
   float* qkv;
@@ -170,9 +195,28 @@ inline constexpr int32_t kKvBlock =
 // fma(p_j, v_j[d], o_b[d]) in order of j from 0. The first block that has a position is the state (m, l, o);
 // later ones are combined in ascending order: m' = max(m, m_b), c = exp(m - m'), c_b = exp(m_b - m'), l =
 // fma(l, c, l_b * c_b), o = fma(o, c, o_b * c_b) per element; at the end o / l. exp is kernels/numeric.h's.
-// head_dim is a multiple of 16, at most kMaxHeadDim; with out.q8, n_heads / n_kv_heads * head_dim is a
-// multiple of 32.
+// kI8: k_j and v_j are the integers, with s_j = (scale * k_scale_j) * dot, and p_j * v_scale_j in place of
+// p_j in o_b (not in l_b). head_dim is a multiple of 16, at most kMaxHeadDim; with out.q8, n_heads /
+// n_kv_heads * head_dim is a multiple of 32.
 inline constexpr int32_t kMaxHeadDim = 512;
+
+// With few tiles and KV heads, as when one long answer runs, an op may cut them further, into ranges of KV
+// blocks: their partials go through memory, and the last range of a tile and head to be done combines them
+// in the same order. No bit depends on it.
+struct AttentionSplit {
+  int32_t chunks = 0;          // not cut into more than these; 0: never cut
+  float* partials = nullptr;   // 64-byte aligned
+  int64_t capacity = 0;        // floats; a tile and head whose share is too small for it is not cut
+  int32_t* arrived = nullptr;  // [chunks], zero before and after the op
+};
+// AttentionSplit::chunks of models: some for each worker of a usual machine.
+inline constexpr int32_t kAttentionChunks = 16;
+// Room for the partials of `rows` rows with so many positions.
+inline constexpr int64_t attention_split_floats(int32_t rows, int32_t positions, int32_t n_heads,
+                                                int32_t head_dim) {
+  return int64_t(rows) * (positions / kKvBlock + 1) * n_heads * (head_dim + 16);
+}
+
 struct AttentionParams {
   Rows rows;  // all rows of the step (begin 0); every one of them is in exactly one tile
   const AttentionTile* tiles;
@@ -185,6 +229,7 @@ struct AttentionParams {
   int32_t window;
   KvLayer kv;
   ActOut out;  // [rows][n_heads * head_dim]
+  AttentionSplit split = {};
 };
 
 enum class Activation { kSilu, kGeluTanh };

@@ -264,28 +264,29 @@ void dequantise_packed_row(const PackedMatrix& w, int32_t row, float* out) {
   }
 }
 
-void quantise_block(const float* x, Q8Block& out) {
+float quantise_row(const float* x, int32_t n, int8_t* q) {
   uint32_t magnitude = 0;  // integer order is float order for magnitudes, and a NaN is above infinity
-  for (int i = 0; i < 32; i++) {
+  for (int32_t i = 0; i < n; i++) {
     const uint32_t m = numeric::bits(x[i]) & 0x7fffffff;
     magnitude = m > magnitude ? m : magnitude;
+    q[i] = 0;
   }
-  out = Q8Block{};
   const float absmax = numeric::from_bits(magnitude);
-  if (magnitude >= 0x7f800000) {
-    out.s = out.s_sum = numeric::from_bits(0x7fc00000);
-    return;
-  }
-  if (absmax < 0x1p-100f) return;
+  if (magnitude >= 0x7f800000) return numeric::from_bits(0x7fc00000);
+  if (absmax < 0x1p-100f) return 0;
   const float inverse = 127.f / absmax;
+  for (int32_t i = 0; i < n; i++) q[i] = int8_t(numeric::round_even(x[i] * inverse));
+  return absmax / 127.f;
+}
+
+void quantise_block(const float* x, Q8Block& out) {
+  out = Q8Block{};
+  out.s = quantise_row(x, 32, out.q);
   int32_t sum = 0;
   for (int i = 0; i < 32; i++) {
-    const int32_t q = numeric::round_even(x[i] * inverse);
-    out.q[i] = int8_t(q);
-    sum += q;
+    sum += out.q[i];
     if (i == 15) out.minus128_half = -128 * sum;
   }
-  out.s = absmax / 127.f;
   out.s_sum = out.s * float(sum);
   out.minus128_sum = -128 * sum;
 }

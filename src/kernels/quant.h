@@ -115,9 +115,11 @@ void dequantise(DType type, const std::byte* source, int64_t count, float* out);
 // dequantise().
 void dequantise_packed_row(const PackedMatrix& w, int32_t row, float* out);
 
-// The one way activations become int8: s = absmax / 127, q = round-to-nearest-even(x * (127 / absmax)). A
-// block with absmax below 2^-100 is zero; one with a NaN or infinity has s = s_sum = NaN and q = 0, so that
-// the fault shows in every output that reads it.
+// The one way floats become int8: s = absmax / 127, which is returned, q = round-to-nearest-even(x * (127 /
+// absmax)). A row with absmax below 2^-100 is zero, s as well; one with a NaN or infinity has s = NaN and q =
+// 0, so that the fault shows in every output that reads it.
+float quantise_row(const float* x, int32_t n, int8_t* q);
+// Activations: quantise_row of 32 elements, and the sums.
 void quantise_block(const float* x, Q8Block& out);
 
 // One block of 32 elements along K: element i is d[i / 16] * q[i], plus m where the type has a minimum.

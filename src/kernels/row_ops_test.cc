@@ -1,34 +1,10 @@
 #include <cmath>
 
 #include "kernels/numeric.h"
-#include "kernels/testing/op_runner.h"
+#include "kernels/testing/same_bits.h"
 
 namespace gapless::testing {
 namespace {
-
-// Rows of a step: `begin` rows belong to others, `rows` are there, more would fit.
-struct StepRows {
-  int32_t begin, count, cap;
-  StepRows(int32_t rows, int32_t begin) : begin(begin), count(begin + rows), cap(rows + 4) {}
-  Rows rows() const { return {&count, begin, cap}; }
-};
-
-// Runs `push` on the reference and on every fast table in every order, each on fresh copies of `outputs`, and
-// compares all bytes.
-template <class Outputs, class Push>
-Outputs expect_same(const Outputs& outputs, const Push& push, const char* what) {
-  const auto run = [&](Isa isa, Order order) {
-    Outputs copy = outputs;
-    OpList ops;
-    push(*op_table(isa), ops, copy);
-    OpRunner().run(ops, order);
-    return copy;
-  };
-  Outputs expected = run(Isa::kReference, Order::kForward);
-  for (Isa isa : fast_isas())
-    for (Order order : kOrders) EXPECT_TRUE(run(isa, order) == expected) << isa_name(isa) << " " << what;
-  return expected;
-}
 
 struct ActBuffers {
   int64_t ld;
@@ -240,141 +216,6 @@ TEST(RopeTable, EveryTableGivesTheSameBits) {
       EXPECT_FLOAT_EQ(y[size_t((i * half + j) * 2)], float(std::cos(angle)));
       EXPECT_FLOAT_EQ(y[size_t((i * half + j) * 2 + 1)], float(std::sin(angle)));
     }
-}
-
-struct KvOutputs {
-  Exact<float> qkv;
-  Exact<uint16_t> k, v;
-  bool operator==(const KvOutputs& o) const { return qkv == o.qkv && k == o.k && v == o.v; }
-};
-
-struct RopeKvCase {
-  int32_t n_heads, n_kv_heads, head_dim, rope_half, page_size, pages = 40;
-  RopeStyle style;
-  KvDtype dtype;
-  bool norms;
-  StepRows step;
-  int64_t ld;
-  Exact<float> cos_sin, q_norm, k_norm;
-  std::vector<int32_t> positions, slots, page_table;
-
-  explicit RopeKvCase(Random& random)
-      : n_heads(0),
-        n_kv_heads(random.between(1, 3)),
-        head_dim(16 * random.between(1, 8)),
-        rope_half(random.coin() ? head_dim / 2 : random.between(1, head_dim / 2)),
-        page_size(random.between(1, 20)),
-        style(random.coin() ? RopeStyle::kInterleaved : RopeStyle::kHalves),
-        dtype(random.coin() ? KvDtype::kF16 : KvDtype::kBF16),
-        norms(random.coin()),
-        step(random.between(1, 30), random.between(0, 2)),
-        ld(0),
-        cos_sin(size_t(step.rows().size()) * 2 * size_t(rope_half)),
-        q_norm(size_t(head_dim)),
-        k_norm(size_t(head_dim)) {
-    n_heads = n_kv_heads * random.between(1, 3);
-    ld = (n_heads + 2 * n_kv_heads) * head_dim + random.below(3);
-    for (size_t i = 0; i < cos_sin.size(); i += 2) {
-      const float angle = random.normal(3.f);
-      cos_sin[i] = std::cos(angle);
-      cos_sin[i + 1] = std::sin(angle);
-    }
-    random.fill_normal(q_norm);
-    random.fill_normal(k_norm);
-    // Two slots of 20 pages; every row its own place.
-    page_table = random.permutation(pages);
-    const auto places = random.permutation(pages * page_size);
-    for (int32_t i = 0; i < step.count; i++) {
-      const int32_t place = places[size_t(i) % places.size()];
-      slots.push_back(place / (pages / 2 * page_size));
-      positions.push_back(place % (pages / 2 * page_size));
-    }
-  }
-  size_t kv_elements() const {
-    return size_t(pages) * size_t(n_kv_heads) * size_t(page_size) * size_t(head_dim);
-  }
-  RopeKvParams params(KvOutputs& o) const {
-    return {
-        .rows = step.rows(),
-        .qkv = o.qkv.data(),
-        .ld = ld,
-        .n_heads = n_heads,
-        .positions = positions.data(),
-        .slots = slots.data(),
-        .q_norm = norms ? q_norm.data() : nullptr,
-        .k_norm = norms ? k_norm.data() : nullptr,
-        .eps = 1e-6f,
-        .style = style,
-        .rope_half = rope_half,
-        .cos_sin = cos_sin.data(),
-        .kv = {o.k.data(), o.v.data(), dtype, n_kv_heads, head_dim, page_size, page_table.data(), pages / 2}};
-  }
-};
-
-double kv_value(KvDtype dtype, uint16_t bits) {
-  return double(dtype == KvDtype::kF16 ? numeric::f16_to_f32(bits) : numeric::bf16_to_f32(bits));
-}
-
-// One head by the textbook, in double.
-std::vector<double> rope_head(const RopeKvCase& c, const float* head, const float* norm,
-                              const float* cos_sin) {
-  std::vector<double> x(head, head + c.head_dim);
-  if (c.norms) {
-    double sum = 0;
-    for (double v : x) sum += v * v;
-    for (int32_t d = 0; d < c.head_dim; d++)
-      x[size_t(d)] *= double(norm[d]) / std::sqrt(sum / c.head_dim + 1e-6);
-  }
-  for (int32_t j = 0; j < c.rope_half; j++) {
-    double& a = x[size_t(c.style == RopeStyle::kHalves ? j : 2 * j)];
-    double& b = x[size_t(c.style == RopeStyle::kHalves ? j + c.rope_half : 2 * j + 1)];
-    const double cos = double(cos_sin[2 * j]), sin = double(cos_sin[2 * j + 1]), a0 = a;
-    a = a0 * cos - b * sin;
-    b = a0 * sin + b * cos;
-  }
-  return x;
-}
-
-void expect_rope_values(const RopeKvCase& c, const KvOutputs& before, const KvOutputs& got) {
-  const double tolerance = c.dtype == KvDtype::kF16 ? 1.0 / 1024 : 1.0 / 128;
-  for (int32_t i = 0; i < c.step.rows().size(); i++) {
-    const int32_t position = c.positions[size_t(c.step.begin + i)], slot = c.slots[size_t(c.step.begin + i)];
-    const float* cos_sin = c.cos_sin.data() + i * 2 * c.rope_half;
-    const float* row = before.qkv.data() + i * c.ld;
-    for (int32_t h = 0; h < c.n_heads; h++) {
-      const auto expected = rope_head(c, row + h * c.head_dim, c.q_norm.data(), cos_sin);
-      for (int32_t d = 0; d < c.head_dim; d++)
-        ASSERT_NEAR(double(got.qkv[size_t(i * c.ld + h * c.head_dim + d)]), expected[size_t(d)], 2e-5);
-    }
-    const int64_t page = c.page_table[size_t(slot * c.pages / 2 + position / c.page_size)];
-    for (int32_t h = 0; h < c.n_kv_heads; h++) {
-      const auto k = rope_head(c, row + (c.n_heads + h) * c.head_dim, c.k_norm.data(), cos_sin);
-      const float* v = row + (c.n_heads + c.n_kv_heads + h) * c.head_dim;
-      const int64_t at = (page * c.n_kv_heads + h) * c.page_size * c.head_dim;
-      const int32_t offset = position % c.page_size;
-      for (int32_t d = 0; d < c.head_dim; d++) {
-        const int64_t k_at = at + k_element(c.page_size, c.head_dim, offset, d);
-        ASSERT_NEAR(kv_value(c.dtype, got.k[size_t(k_at)]), k[size_t(d)],
-                    tolerance * std::abs(k[size_t(d)]) + 2e-5);
-        ASSERT_NEAR(kv_value(c.dtype, got.v[size_t(at + int64_t(offset) * c.head_dim + d)]), double(v[d]),
-                    tolerance * std::abs(double(v[d])) + 1e-7);
-      }
-    }
-  }
-}
-
-TEST(RopeKv, EveryTableGivesTheSameBits) {
-  Random random;
-  for (int round = 0; round < 60; round++) {
-    RopeKvCase c(random);
-    if (c.step.count > c.pages * c.page_size) continue;  // two rows would share a place
-    KvOutputs before{Exact<float>(size_t(c.step.rows().size() * c.ld)), Exact<uint16_t>(c.kv_elements()),
-                     Exact<uint16_t>(c.kv_elements())};
-    random.fill_normal(before.qkv);
-    const auto got = expect_same(
-        before, [&](const OpTable& t, OpList& ops, KvOutputs& o) { t.rope_kv(ops, c.params(o)); }, "rope_kv");
-    expect_rope_values(c, before, got);
-  }
 }
 
 }  // namespace

@@ -34,10 +34,10 @@ struct ModelSummary {
   std::vector<TensorSummary> tensors;  // in file order
   std::vector<TypeSummary> types;      // most bytes first
 
-  // Memory for weights and a KV cache of this many tokens, all sequences together. Scratch memory and the
-  // tokenizer come on top.
+  // Memory for weights and a KV cache (f16) of this many tokens, all sequences together. Scratch memory and
+  // the tokenizer come on top.
   int64_t memory_bytes(int64_t kv_tokens) const {
-    return weight_bytes + kv_tokens * config.kv_bytes_per_token();
+    return weight_bytes + kv_tokens * config.kv_bytes_per_token(KvDtype::kF16);
   }
 };
 

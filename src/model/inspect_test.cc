@@ -25,11 +25,12 @@ TEST(InspectModel, counts_what_the_file_has) {
   EXPECT_EQ(summary->tensors[0].shape, "[64, 512]");
   EXPECT_EQ(summary->tensors[0].bytes, 64 * 512 * 2);
   // Two heads of 32, two layers, K and V, 16 bits.
-  EXPECT_EQ(summary->config.kv_bytes_per_token(), 2 * 2 * 2 * 32 * 2);
+  EXPECT_EQ(summary->config.kv_bytes_per_token(KvDtype::kF16), 2 * 2 * 2 * 32 * 2);
   const int64_t embeddings = 2 * 512 * 64, norms = 5 * 64;
   const int64_t layer = 64 * (128 + 64 + 64) + 128 * 64 + 3 * 64 * 256;
   EXPECT_EQ(summary->config.n_params, embeddings + norms + 2 * layer);
-  EXPECT_EQ(summary->memory_bytes(1000) - summary->weight_bytes, 1000 * summary->config.kv_bytes_per_token());
+  EXPECT_EQ(summary->memory_bytes(1000) - summary->weight_bytes,
+            1000 * summary->config.kv_bytes_per_token(KvDtype::kF16));
   int64_t tensors = 0, elements = 0, bytes_of_types = 0;
   for (const TypeSummary& type : summary->types) {
     tensors += type.tensors;

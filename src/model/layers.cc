@@ -11,6 +11,12 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+// AttentionSplit has room for 4 rows at the model's whole context, or at 131072; memory is committed when a
+// row needs it.
+int64_t split_floats(const ModelConfig& c) {
+  return attention_split_floats(4, std::min(c.context_length, 1 << 17), c.n_heads, c.head_dim);
+}
+
 int64_t padded(int64_t n) {
   return (n + 15) / 16 * 16;
 }
@@ -85,6 +91,8 @@ Status Workspace::reserve(Device& device, const ModelConfig& c, std::span<const 
   const size_t at_q8 = place(rows * ((act + 31) / 32), sizeof(Q8Block));
   const size_t at_q8_low = place(rows * ((act + 31) / 32), sizeof(Q8Block));
   const size_t at_wide = place(rows * ld_wide, sizeof(float));
+  const size_t at_partials = place(split_floats(c), sizeof(float));
+  const size_t at_arrived = place(kAttentionChunks, sizeof(int32_t));
   std::vector<size_t> at_ropes;
   for (const int32_t half : rope_halves) at_ropes.push_back(place(int64_t(rows) * 2 * half, sizeof(float)));
 
@@ -97,6 +105,10 @@ Status Workspace::reserve(Device& device, const ModelConfig& c, std::span<const 
   wide = reinterpret_cast<float*>(base + at_wide);
   cos_sin.clear();
   for (const size_t at : at_ropes) cos_sin.push_back(reinterpret_cast<float*>(base + at));
+  split = {.chunks = kAttentionChunks,
+           .partials = reinterpret_cast<float*>(base + at_partials),
+           .capacity = split_floats(c),
+           .arrived = reinterpret_cast<int32_t*>(base + at_arrived)};
   max_rows = rows;
   return {};
 }
@@ -163,7 +175,8 @@ void push_attention(const Step& step, int32_t layer, const AttentionWeights& w, 
                                   .scale = style.scale,
                                   .window = style.window,
                                   .kv = kv,
-                                  .out = act_for(step.memory, w.output, c.n_heads * c.head_dim)});
+                                  .out = act_for(step.memory, w.output, c.n_heads * c.head_dim),
+                                  .split = step.memory.split});
 }
 
 void push_feed_forward(const Step& step, const FeedForwardWeights& w, Activation activation) {

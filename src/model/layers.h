@@ -58,6 +58,7 @@ class Workspace {
   float* wide = nullptr;
   int64_t ld_wide = 0;
   std::vector<float*> cos_sin;  // of each rope table
+  AttentionSplit split;
 
  private:
   Buffer memory_;

@@ -23,8 +23,10 @@ struct ModelConfig {
   int64_t n_params = 0;
   std::string quantisation;  // "Q4_1": the type of most weight bytes
 
-  // Bytes of KV cache per token, all layers, 16-bit elements.
-  int64_t kv_bytes_per_token() const { return int64_t(n_layers) * 2 * n_kv_heads * head_dim * 2; }
+  // Bytes of KV cache per token, all layers.
+  int64_t kv_bytes_per_token(KvDtype dtype) const {
+    return int64_t(n_layers) * 2 * n_kv_heads * kv_row_bytes(dtype, head_dim);
+  }
 };
 
 // The rows of a step, in device memory. Written on the device by the step's first op (`take`), so only
@@ -44,9 +46,9 @@ struct ForwardInputs {
 
 // The paged KV cache, all layers. Layer l's arrays start at k + l * layer_stride.
 struct KvView {
-  uint16_t* k;
-  uint16_t* v;
-  int64_t layer_stride;  // elements
+  std::byte* k;
+  std::byte* v;
+  int64_t layer_stride;  // bytes
   KvDtype dtype;
   int32_t page_size;
   const int32_t* page_table;

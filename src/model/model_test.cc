@@ -61,27 +61,49 @@ INSTANTIATE_TEST_SUITE_P(Architectures, TinyModels,
 
 TEST_P(TinyModels, chunks_and_page_sizes_do_not_change_a_bit) {
   const std::vector<int32_t> ids = random_ids(100, 1);
-  Tiny whole(GetParam(), {}, {.table = op_table(Isa::kReference), .max_rows = 100, .page_size = 16});
-  Tiny single_pages(GetParam(), {}, {.table = op_table(Isa::kReference), .max_rows = 100, .page_size = 1});
-  const Logits expected = whole.harness->run(ids, 100);
-  ASSERT_EQ(expected.size(), ids.size());
-  for (const int32_t chunk : {1, 7, 16, 64})
-    EXPECT_EQ(whole.harness->run(ids, chunk, 1), expected) << "chunk " << chunk;
-  EXPECT_EQ(single_pages.harness->run(ids, 33), expected);
+  for (const KvDtype dtype : kKvDtypes) {
+    SCOPED_TRACE(kv_dtype_name(dtype));
+    const auto tiny = [&](int32_t page_size) {
+      return Tiny(
+          GetParam(), {},
+          {.table = op_table(Isa::kReference), .max_rows = 100, .page_size = page_size, .kv_dtype = dtype});
+    };
+    const Tiny whole = tiny(16);
+    const Logits expected = whole.harness->run(ids, 100);
+    ASSERT_EQ(expected.size(), ids.size());
+    for (const int32_t chunk : {1, 7, 16, 64})
+      EXPECT_EQ(whole.harness->run(ids, chunk, 1), expected) << "chunk " << chunk;
+    EXPECT_EQ(tiny(1).harness->run(ids, 33), expected);
+  }
 }
 
 TEST_P(TinyModels, instruction_sets_agree_in_every_bit) {
   const std::vector<int32_t> ids = random_ids(70, 11);
-  const auto run = [&](Isa isa, int threads) {
-    return Tiny(GetParam(), {}, {.table = op_table(isa), .threads = threads}).harness->run(ids, 40);
-  };
-  const Logits expected = run(Isa::kReference, 0);
-  EXPECT_EQ(run(Isa::kReference, 3), expected) << "three threads";
-  for (const Isa isa : kIsas) {
-    if (isa == Isa::kReference || !op_table(isa)) continue;
-    EXPECT_EQ(run(isa, 0), expected) << isa_name(isa);
-    EXPECT_EQ(run(isa, 3), expected) << isa_name(isa) << ", three threads";
+  for (const KvDtype dtype : kKvDtypes) {
+    SCOPED_TRACE(kv_dtype_name(dtype));
+    const auto run = [&](Isa isa, int threads) {
+      return Tiny(GetParam(), {}, {.table = op_table(isa), .kv_dtype = dtype, .threads = threads})
+          .harness->run(ids, 40);
+    };
+    const Logits expected = run(Isa::kReference, 0);
+    EXPECT_EQ(run(Isa::kReference, 3), expected) << "three threads";
+    for (const Isa isa : kIsas) {
+      if (isa == Isa::kReference || !op_table(isa)) continue;
+      EXPECT_EQ(run(isa, 0), expected) << isa_name(isa);
+      EXPECT_EQ(run(isa, 3), expected) << isa_name(isa) << ", three threads";
+    }
   }
+}
+
+// One row after another, where attention is cut over the KV blocks, by any number of threads.
+TEST_P(TinyModels, a_long_answer_is_the_same_on_any_number_of_threads) {
+  const std::vector<int32_t> ids = random_ids(400, 13);
+  const auto run = [&](int threads, int32_t chunk) {
+    return Tiny(GetParam(), {}, {.table = op_table(best_isa()), .max_tokens = 400, .threads = threads})
+        .harness->run(ids, chunk);
+  };
+  const Logits expected = run(1, 64);
+  for (const int threads : {1, 2, 3, 4}) EXPECT_EQ(run(threads, 1), expected) << threads << " threads";
 }
 
 TEST_P(TinyModels, interleaved_sequences_equal_each_alone) {
@@ -122,8 +144,8 @@ Difference difference(const Logits& got, const std::vector<std::vector<double>>&
   return out;
 }
 
-Difference against_naive(MakeTiny make, const TinyModelOptions& options) {
-  Tiny tiny(make, options);
+Difference against_naive(MakeTiny make, const TinyModelOptions& options, KvDtype dtype = KvDtype::kF16) {
+  Tiny tiny(make, options, {.table = op_table(Isa::kReference), .kv_dtype = dtype});
   const std::vector<int32_t> ids = random_ids(64, 4);
   return difference(tiny.harness->run(ids, 16), testing::naive_logits(tiny.file, ids));
 }
@@ -134,6 +156,14 @@ TEST_P(TinyModels, float_weights_match_double_precision) {
   EXPECT_LT(d.relative, 1e-3);
   EXPECT_LT(d.largest, 0.02);
   EXPECT_GT(d.relative, 0);
+}
+
+// K and V in 8 bits are as near as their steps of 1/127 of the largest element allow.
+TEST_P(TinyModels, a_smaller_kv_cache_is_near_double_precision) {
+  EXPECT_LT(against_naive(GetParam(), {.dtype = DType::kF32}, KvDtype::kBF16).relative, 0.01);
+  const double int8 = against_naive(GetParam(), {.dtype = DType::kF32}, KvDtype::kI8).relative;
+  EXPECT_LT(int8, 0.03);
+  EXPECT_GT(int8, 1e-3);
 }
 
 // Quantised weights read activations of 8 bits.
@@ -167,7 +197,7 @@ TEST_P(TinyModels, config_of_the_file) {
   EXPECT_EQ(c.dim, 64);
   EXPECT_EQ(c.vocab_size, 512);
   EXPECT_EQ(c.context_length, 2048);
-  EXPECT_EQ(c.kv_bytes_per_token(), 2 * 2 * 2 * c.head_dim * 2);
+  EXPECT_EQ(c.kv_bytes_per_token(KvDtype::kF16), 2 * 2 * 2 * c.head_dim * 2);
 }
 
 // 500 is not a multiple of the 16 rows of a packed group.

@@ -81,28 +81,56 @@ const OpTable* best_table() {
   return op_table(best_isa());
 }
 
+// Log probabilities of prompt tokens against the reference's.
+struct Accuracy {
+  int tokens = 0;
+  double differences = 0, largest = 0, nll = 0, nll_reference = 0;  // sums, but for `largest`
+
+  double mean_difference() const { return differences / std::max(1, tokens); }
+  double nll_change() const { return nll / nll_reference - 1; }
+  Accuracy& operator+=(const Accuracy& o) {
+    tokens += o.tokens;
+    differences += o.differences;
+    largest = std::max(largest, o.largest);
+    nll += o.nll;
+    nll_reference += o.nll_reference;
+    return *this;
+  }
+};
+
+Accuracy accuracy_of(ModelHarness& harness, const nlohmann::json& reference_case) {
+  const std::vector<int32_t> ids = reference_case.at("prompt_ids");
+  Accuracy a;
+  harness.for_each_logits(ids, 512, 0, [&](size_t row, std::span<const float> logits) {
+    if (row + 1 == ids.size()) return;
+    const double expected = reference_case.at("prompt_logprobs")[row + 1],
+                 got = log_probability(logits, ids[row + 1]), difference = std::fabs(got - expected);
+    a += {1, difference, difference, -got, -expected};
+  });
+  return a;
+}
+
+HarnessOptions whole_prompts(KvDtype dtype) {
+  return {.table = best_table(),
+          .max_rows = 512,
+          .slots = 1,
+          .max_tokens = 1024,
+          .kv_dtype = dtype,
+          .threads = 2};
+}
+
 // Mean |d log probability| of prompt tokens at most 0.05, mean negative log likelihood within 0.5 %, and
 // every greedy answer begins with the tokens of which the reference is sure (margin of at least 0.25).
 TEST_P(RealModels, agrees_with_float32) {
-  const auto harness =
-      load({.table = best_table(), .max_rows = 512, .slots = 1, .max_tokens = 1024, .threads = 2});
-  double difference = 0, largest = 0, nll = 0, nll_reference = 0;
-  int count = 0, greedy_same = 0, greedy_sure = 0;
+  const auto harness = load(whole_prompts(KvDtype::kF16));
+  Accuracy all;
+  int greedy_same = 0, greedy_sure = 0;
   const nlohmann::json numbers = reference();
   ASSERT_FALSE(numbers.at("cases").empty());
   for (const nlohmann::json& c : numbers.at("cases")) {
     const std::vector<int32_t> ids = c.at("prompt_ids");
-    double case_difference = 0;
-    harness->for_each_logits(ids, 512, 0, [&](size_t row, std::span<const float> logits) {
-      if (row + 1 == ids.size()) return;
-      const double expected = c.at("prompt_logprobs")[row + 1], got = log_probability(logits, ids[row + 1]);
-      case_difference += std::fabs(got - expected);
-      largest = std::max(largest, std::fabs(got - expected));
-      nll -= got;
-      nll_reference -= expected;
-    });
-    count += int(ids.size()) - 1;
-    difference += case_difference;
+    const Accuracy one = accuracy_of(*harness, c);
+    all += one;
     std::vector<int32_t> sure = c.at("greedy_ids");
     sure.resize(c.at("greedy_sure_tokens"));
     const bool same = harness->greedy(ids, int32_t(sure.size())) == sure;
@@ -110,12 +138,26 @@ TEST_P(RealModels, agrees_with_float32) {
     greedy_sure += !sure.empty();
     greedy_same += same && !sure.empty();
     std::printf("%-24s %4zu tokens, mean |d| %.4f\n", c.at("name").get<std::string>().c_str(), ids.size(),
-                case_difference / std::max<double>(1, double(ids.size()) - 1));
+                one.mean_difference());
   }
-  std::printf("%d tokens, mean |d| %.4f, largest %.3f, NLL %.3f %% off, greedy %d of %d\n", count,
-              difference / count, largest, 100 * (nll / nll_reference - 1), greedy_same, greedy_sure);
-  EXPECT_LE(difference / count, 0.05);
-  EXPECT_LE(std::fabs(nll / nll_reference - 1), 0.005);
+  std::printf("%d tokens, mean |d| %.4f, largest %.3f, NLL %.3f %% off, greedy %d of %d\n", all.tokens,
+              all.mean_difference(), all.largest, 100 * all.nll_change(), greedy_same, greedy_sure);
+  EXPECT_LE(all.mean_difference(), 0.05);
+  EXPECT_LE(std::fabs(all.nll_change()), 0.005);
+}
+
+// The table in docs/performance.md.
+TEST_P(RealModels, every_type_of_kv_cache_stays_near_float32) {
+  const nlohmann::json numbers = reference();
+  for (const KvDtype dtype : kKvDtypes) {
+    const auto harness = load(whole_prompts(dtype));
+    Accuracy all;
+    for (const nlohmann::json& c : numbers.at("cases")) all += accuracy_of(*harness, c);
+    std::printf("%-5s %d tokens, mean |d| %.4f, largest %.3f, NLL %+.3f %%\n", kv_dtype_name(dtype),
+                all.tokens, all.mean_difference(), all.largest, 100 * all.nll_change());
+    EXPECT_LE(all.mean_difference(), dtype == KvDtype::kI8 ? 0.1 : 0.05) << kv_dtype_name(dtype);
+    EXPECT_LE(std::fabs(all.nll_change()), 0.005) << kv_dtype_name(dtype);
+  }
 }
 
 TEST_P(RealModels, chunks_pages_and_threads_do_not_change_a_bit) {

@@ -73,9 +73,10 @@ ModelRunner::~ModelRunner() {
 Status ModelRunner::allocate() {
   const ModelConfig& c = model_.config();
   const ModelRunnerOptions& o = options_;
-  kv_layer_stride_ = int64_t(o.total_pages + 1) * o.page_size * c.n_kv_heads * c.head_dim;
-  ASSIGN_OR_RETURN(kv_memory_, device_.allocate(size_t(2 * kv_layer_stride_ * c.n_layers) * sizeof(uint16_t),
-                                                MemoryKind::kDevice));
+  kv_layer_stride_ =
+      int64_t(o.total_pages + 1) * o.page_size * c.n_kv_heads * kv_row_bytes(o.kv_dtype, c.head_dim);
+  ASSIGN_OR_RETURN(kv_memory_,
+                   device_.allocate(size_t(2 * kv_layer_stride_ * c.n_layers), MemoryKind::kDevice));
 
   slots_.n_slots = o.request_slots;
   slots_.ld_page_table = o.max_pages_per_request;
@@ -104,7 +105,7 @@ Status ModelRunner::allocate() {
 }
 
 KvView ModelRunner::kv_view() const {
-  uint16_t* k = kv_memory_.as<uint16_t>();
+  std::byte* k = kv_memory_.as<std::byte>();
   return {.k = k,
           .v = k + kv_layer_stride_ * model_.config().n_layers,
           .layer_stride = kv_layer_stride_,
@@ -117,12 +118,11 @@ KvView ModelRunner::kv_view() const {
 void ModelRunner::poison_page(int32_t page) {
   if (!device_.poisons()) return;
   const ModelConfig& c = model_.config();
-  const int64_t page_elements = int64_t(options_.page_size) * c.n_kv_heads * c.head_dim;
   const KvView kv = kv_view();
+  const int64_t page_bytes = kv.layer_stride / (options_.total_pages + 1);
   for (int32_t l = 0; l < c.n_layers; l++)
-    for (uint16_t* layers : {kv.k, kv.v})
-      device_.poison(layers + l * kv.layer_stride + page * page_elements,
-                     size_t(page_elements) * sizeof(uint16_t));
+    for (std::byte* layers : {kv.k, kv.v})
+      device_.poison(layers + l * kv.layer_stride + page * page_bytes, size_t(page_bytes));
 }
 
 // A wrong batch is a bug of the scheduler: say which, before the device reads it.

@@ -73,8 +73,8 @@ class ModelRunner {
   std::unique_ptr<Sampler> sampler_;
   Buffer kv_memory_, page_table_, future_map_, slot_states_, logits_;
   DeviceSlots slots_{};
-  int64_t kv_layer_stride_ = 0;
-  int32_t logit_group_ = 0;  // rows of logits held at once
+  int64_t kv_layer_stride_ = 0;  // bytes
+  int32_t logit_group_ = 0;      // rows of logits held at once
   int64_t ld_logits_ = 0;
 
   // The ring that keeps the last batches alive: a place is reused only after its result was taken.

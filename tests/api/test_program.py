@@ -20,6 +20,16 @@ def run(*arguments, stdin="", timeout=120):
     return subprocess.run([BINARY, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=timeout)
 
 
+def test_a_kv_cache_of_8_bits_says_how_large_it_is(start_server):
+    server = start_server("--kv-cache-dtype", "int8", "--max-total-tokens", 4096)
+    wait_for(lambda: "try" in server.log(), 5, "the banner")
+    per_token = 30 * 2 * 3 * (64 + 4)  # layers, K and V, heads, elements and a scale
+    assert "50.1 MB int8 (--kv-mem)" in server.log()
+    assert server.metrics()["gapless_kv_total_bytes"] == 4096 * per_token
+    status, _ = server.post("/v1/completions", {"prompt": "The capital of France is", "max_tokens": 4, "temperature": 0})
+    assert status == 200
+
+
 def test_ready_within_a_second(start_server):
     open(MODEL, "rb").read()  # a warm page cache
     seconds = []
@@ -272,6 +282,12 @@ def test_the_banner_of_a_simulation_says_so(start_server):
     assert server.metrics()["gapless_sim_steps_total"] == 0
     result = run("serve", MODEL, "--device", "sim:zero", "--port", 0)
     assert result.returncode == 2 and "leave" in result.stderr
+
+
+@pytest.mark.full
+def test_selftest_with_keys_and_values_in_8_bits():
+    result = run("selftest", MODEL, "--kv-cache-dtype", "int8", "--requests", 24)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_bench_serve_counts_what_the_server_counts(start_server):

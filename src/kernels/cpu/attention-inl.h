@@ -6,73 +6,17 @@
 // positions (k_element of kernels/ops.h), a vector of V 16 elements of one position.
 #pragma once
 
-#include "kernels/cpu/attention_blocks-inl.h"
+#include "kernels/cpu/attention_walk-inl.h"
 #include "kernels/cpu/exp-inl.h"
 
 namespace gapless {
 namespace {
 
-constexpr int32_t kMaxQueries = AttentionJob::kMaxQueries;
-
-// The state of a job while it walks through the KV blocks.
-struct Walk {
-  const AttentionJob& job;
-  int32_t queries;
-  float* o;        // [query][head_dim]
-  float* p;        // [query][kBlock] scores, then weights
-  float* k_group;  // [head_dim][16]: a group of K without lanes, transposed
-  int32_t block;   // first position of the current block
-  BlockRows rows[2];
-  const BlockRows* now = &rows[1];  // of this block
-  BlockRows* ahead = &rows[0];      // of the block to come
-  Pace k_ahead, v_ahead;
-  alignas(64) float m[kMaxQueries], l[kMaxQueries];      // running maximum and sum
-  alignas(64) float m_b[kMaxQueries], l_b[kMaxQueries];  // of the block
-  alignas(64) float c[kMaxQueries], c_b[kMaxQueries];    // factors of the combine
-
-  explicit Walk(const AttentionJob& j)
-      : job(j),
-        queries(j.rows * j.group),
-        o(j.scratch),
-        p(o + int64_t(kMaxQueries) * j.head_dim),
-        k_group(p + kMaxQueries * kBlock) {
-    for (int32_t i = 0; i < kMaxQueries; i++) m[i] = l[i] = m_b[i] = l_b[i] = 0;
-  }
-
-  // What a row sees of the block: row_from .. row_to - 1.
-  int32_t row_from(int32_t row) const {
-    const int32_t from_here = window_begin(job, row) - block;
-    return from_here > 0 ? from_here : 0;
-  }
-  int32_t row_to(int32_t row) const {
-    const int32_t to_here = job.pos_begin + row + 1 - block;
-    return to_here < kBlock ? to_here : kBlock;
-  }
-  bool row_sees_block(int32_t row) const { return row_from(row) < row_to(row); }
-  bool first_block_of(int32_t row) const { return window_begin(job, row) >= block; }
-};
-
-// Moves to the block at `block`, whose rows were located when it lay ahead. What follows is the next block
-// or, at the end, the first one of the job that probably comes next.
-void enter_block(Walk& w, int32_t block, int32_t end) {
-  w.block = block;
-  w.now = w.ahead;
-  w.ahead = w.now == &w.rows[0] ? &w.rows[1] : &w.rows[0];
-  w.k_ahead = w.v_ahead = {};
-  const bool last = block + kBlock >= end;
-  if (last && !w.job.next) return;
-  const AttentionJob& job = last ? *w.job.next : w.job;
-  w.ahead->locate(job, last ? window_begin(job, 0) / kBlock * kBlock : block + kBlock);
-  const int32_t tiles = k_has_lanes(w.job) ? (groups(*w.now) + kQkVectors - 1) / kQkVectors : groups(*w.now);
-  const int32_t passes = w.job.head_dim / (16 * kPvVectors) + w.job.head_dim % (16 * kPvVectors) / 16;
-  w.k_ahead = k_pace(*w.ahead, job.k, tiles * w.job.head_dim / kPaceElements);
-  w.v_ahead = v_pace(*w.ahead, job.v, passes * (w.now->to - w.now->from));
-}
-
-// Scores of Q queries and N groups of 16 positions: p[i * kBlock + 16 n + lane].
+// Scores of Q queries and N groups of 16 positions: p[i * kBlock + 16 n + lane]. k_scale is of the first
+// position.
 template <class L, int Q, int N>
 void score_tile(const float* const* q, const typename L::Element* const* k, int32_t dim, float scale,
-                float* p, Pace* ahead) {
+                const float* k_scale, float* p, Pace* ahead) {
   V acc[Q][N];
   _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
       acc[i][n] = zero();
@@ -84,14 +28,16 @@ void score_tile(const float* const* q, const typename L::Element* const* k, int3
         _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) acc[i][n] = fma(set1(q[i][d]), key, acc[i][n]);
       }
   }
-  const V factor = set1(scale);
-  _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
-      store(p + i * kBlock + 16 * n, mul(factor, acc[i][n]));
+  _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) {
+    const V factor = L::kScaled ? mul(set1(scale), load(k_scale + 16 * n)) : set1(scale);
+    _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++)
+        store(p + i * kBlock + 16 * n, mul(factor, acc[i][n]));
+  }
 }
 
 template <class L>
-using ScoreTile = void (*)(const float* const*, const typename L::Element* const*, int32_t, float, float*,
-                           Pace*);
+using ScoreTile = void (*)(const float* const*, const typename L::Element* const*, int32_t, float,
+                           const float*, float*, Pace*);
 // The tables have places for the widest instruction set; what another cannot hold is never asked for.
 constexpr int tile_size(int wanted, int most) {
   return wanted <= most ? wanted : 1;
@@ -121,13 +67,18 @@ void score_groups(Walk& w, const typename L::Element* const* k, int32_t begin, i
       q[i] = job.q + (query + i) / job.group * job.q_row + int64_t((query + i) % job.group) * job.head_dim;
     for (int32_t g = from > begin ? from : begin; g < (to < end ? to : end);) {
       const int32_t rest = (to < end ? to : end) - g, n = rest < kQkVectors ? rest : kQkVectors;
-      kScoreTiles<L>[take - 1][n - 1](q, k + (g - begin), job.head_dim, job.scale,
+      kScoreTiles<L>[take - 1][n - 1](q, k + (g - begin), job.head_dim, job.scale, w.k_scale + 16 * g,
                                       w.p + int64_t(query) * kBlock + 16 * g,
                                       query == 0 ? &w.k_ahead : nullptr);
       g += n;
     }
     query += take;
   }
+}
+
+template <class L>
+const typename L::Element* elements(const std::byte* base, int64_t at) {
+  return reinterpret_cast<const typename L::Element*>(base + at);
 }
 
 // K is a row per position: 16 of them are transposed into scratch.
@@ -138,7 +89,7 @@ void transpose_group(const Walk& w, int32_t group) {
     const bool here = position >= w.now->from && position < w.now->to;
     for (int32_t d = 0; d < w.job.head_dim; d += 16) {
       alignas(64) float row[16];
-      store(row, here ? L::load(w.job.k + w.now->at[position] + d) : zero());
+      store(row, here ? L::load(elements<L>(w.job.k, w.now->at[position]) + d) : zero());
       for (int32_t i = 0; i < 16; i++) w.k_group[(d + i) * 16 + j] = row[i];
     }
   }
@@ -148,15 +99,15 @@ template <class L>
 void scores(Walk& w) {
   const int32_t begin = w.now->from / 16, end = begin + groups(*w.now);
   if (k_has_lanes(w.job)) {
-    const uint16_t* k[kBlock / 16];
-    for (int32_t g = begin; g < end; g++) k[g - begin] = w.job.k + w.now->at[16 * g];
+    const typename L::Element* k[kBlock / 16];
+    for (int32_t g = begin; g < end; g++) k[g - begin] = elements<L>(w.job.k, w.now->at[16 * g]);
     score_groups<L>(w, k, begin, end);
     return;
   }
   const float* const k = w.k_group;
   for (int32_t g = begin; g < end; g++) {
     transpose_group<L>(w, g);
-    score_groups<LoadF32>(w, &k, g, g + 1);
+    score_groups<LoadTransposed<L>>(w, &k, g, g + 1);
   }
 }
 
@@ -171,6 +122,8 @@ inline V masked(const float* p, int32_t i, int32_t from, int32_t to) {
   return first == 0 && last == 16 ? v : only(v, first, last);
 }
 
+// Scores become weights, of which the sum is taken before each gets the scale of its V.
+template <class L>
 void soften(Walk& w, int32_t query, int32_t from, int32_t to) {
   float* p = w.p + int64_t(query) * kBlock;
   V s[kBlock / 16], largest = set1(-__builtin_inff()), sum = zero();
@@ -181,19 +134,24 @@ void soften(Walk& w, int32_t query, int32_t from, int32_t to) {
   const float m = max_lane(largest);
   for (int32_t i = 0; i < kBlock / 16; i++) {
     const V weight = exp(sub(s[i], set1(m)));
-    store(p + 16 * i, weight);
+    store(p + 16 * i, L::kScaled ? mul(weight, load(w.v_scale + 16 * i)) : weight);
     sum = add(sum, weight);
   }
   w.m_b[query] = m;
   w.l_b[query] = tree_sum(sum);
 }
 
-// Weights of the block, and the factors that combine it with what came before.
+template <class L>
 void softmax(Walk& w) {
   for (int32_t row = 0; row < w.job.rows; row++)
     if (w.row_sees_block(row))
       for (int32_t h = 0; h < w.job.group; h++)
-        soften(w, row * w.job.group + h, w.row_from(row), w.row_to(row));
+        soften<L>(w, row * w.job.group + h, w.row_from(row), w.row_to(row));
+}
+
+// Takes m_b and l_b of the block into m and l, and finds the factors that combine its sums of values with
+// what came before.
+void merge(Walk& w) {
   alignas(64) float new_m[kMaxQueries], new_l[kMaxQueries];
   for (int32_t i = 0; i < w.queries; i += 16) {
     const V m = load(w.m + i), m_b = load(w.m_b + i), larger = max(m, m_b);
@@ -233,10 +191,9 @@ void weigh_values(Walk& w, int32_t query, int32_t d) {
   _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) _Pragma("GCC unroll 16") for (int n = 0; n < N; n++)
       acc[i][n] = zero();
   const float* p = w.p + int64_t(query) * kBlock;
-  const uint16_t* v = w.job.v + d;
   const auto some = [&](int32_t begin, int32_t end) {
     for (int32_t j = begin; j < end; j++) {
-      const uint16_t* row = v + w.now->at[j];
+      const auto* row = elements<L>(w.job.v, w.now->at[j]) + d;
       _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) {
         if (j < from[i] || j >= to[i]) continue;
         _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) acc[i][n] =
@@ -248,7 +205,7 @@ void weigh_values(Walk& w, int32_t query, int32_t d) {
   const bool prefetches = query == 0;
   for (int32_t j = all_from; j < all_to; j++) {
     if (prefetches) w.v_ahead.next();
-    const uint16_t* row = v + w.now->at[j];
+    const auto* row = elements<L>(w.job.v, w.now->at[j]) + d;
     V value[N];
     _Pragma("GCC unroll 16") for (int n = 0; n < N; n++) value[n] = L::load(row + 16 * n);
     _Pragma("GCC unroll 16") for (int i = 0; i < Q; i++) {
@@ -305,18 +262,18 @@ void values(Walk& w) {
   }
 }
 
-template <class L>
-void attend(const AttentionJob& job) {
-  Walk w(job);
-  const int32_t end = job.pos_begin + job.rows, begin = window_begin(job, 0) / kBlock * kBlock;
-  w.ahead->locate(job, begin);
-  if (job.cold) k_pace(*w.ahead, job.k, 1).next();
-  for (int32_t block = begin; block < end; block += kBlock) {
-    enter_block(w, block, end);
-    scores<L>(w);
-    softmax(w);
-    values<L>(w);
+// o = o_b, or the combination of both.
+void take_values(Walk& w, int32_t query, bool first, const float* o_b) {
+  float* const o = w.o + int64_t(query) * w.job.head_dim;
+  const V c = set1(w.c[query]), c_b = set1(w.c_b[query]);
+  for (int32_t d = 0; d < w.job.head_dim; d += 16) {
+    const V value = load(o_b + d);
+    store(o + d, first ? value : fma(load(o + d), c, mul(value, c_b)));
   }
+}
+
+void store_output(const Walk& w) {
+  const AttentionJob& job = w.job;
   for (int32_t i = 0; i < w.queries; i++) {
     float* out = job.out + i / job.group * job.out_row + int64_t(i % job.group) * job.head_dim;
     const float* o = w.o + int64_t(i) * job.head_dim;
@@ -324,7 +281,55 @@ void attend(const AttentionJob& job) {
   }
 }
 
-constexpr AttentionBodies kAttention = {{attend<LoadF16>, attend<LoadBf16>}};
+template <class L>
+void attend(const AttentionJob& job) {
+  Walk w(job, job.partials != nullptr);
+  const int32_t end = job.end_block * kBlock, begin = job.begin_block * kBlock;
+  w.ahead->locate(job, begin);
+  if (job.cold) k_pace(*w.ahead, job.k, 1).next();
+  for (int32_t block = begin; block < end; block += kBlock) {
+    enter_block<L>(w, block, end);
+    if (L::kScaled) {
+      read_scales(*w.now, job.k, w.k_scale);
+      read_scales(*w.now, job.v, w.v_scale);
+    }
+    scores<L>(w);
+    softmax<L>(w);
+    if (w.apart) {
+      w.o = partial_of(job, block);
+      float* const sums = w.o + int64_t(w.queries) * job.head_dim;
+      for (int32_t i = 0; i < w.queries; i++) {
+        sums[i] = w.m_b[i];
+        sums[w.queries + i] = w.l_b[i];
+      }
+    } else {
+      merge(w);
+    }
+    values<L>(w);
+  }
+  if (!w.apart) store_output(w);
+}
+
+void combine(const AttentionJob& job) {
+  Walk w(job, false);
+  for (int32_t b = job.begin_block; b < job.end_block; b++) {
+    w.block = b * kBlock;
+    const float* const o_b = partial_of(job, w.block);
+    const float* const sums = o_b + int64_t(w.queries) * job.head_dim;
+    for (int32_t i = 0; i < w.queries; i++) {
+      w.m_b[i] = sums[i];
+      w.l_b[i] = sums[w.queries + i];
+    }
+    merge(w);
+    for (int32_t i = 0; i < w.queries; i++) {
+      const int32_t row = i / job.group;
+      if (w.row_sees_block(row)) take_values(w, i, w.first_block_of(row), o_b + int64_t(i) * job.head_dim);
+    }
+  }
+  store_output(w);
+}
+
+constexpr AttentionBodies kAttention = {{attend<LoadF16>, attend<LoadBf16>, attend<LoadI8>}, combine};
 
 }  // namespace
 }  // namespace gapless

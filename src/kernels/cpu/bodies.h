@@ -41,8 +41,9 @@ struct RowBodies {
   void (*gated[2])(const float* gate, const float* up, int32_t n, float* y);  // [Activation]
   // `n` heads of `dim` floats behind one another: RMS norm with `weight` first, unless it is null.
   void (*rope[2])(float* heads, int32_t n, int32_t dim, const float* weight, float eps, const float* cos_sin,
-                  int32_t half);                               // [RopeStyle]
-  void (*to_kv[2])(const float* x, int32_t n, uint16_t* out);  // [KvDtype]
+                  int32_t half);  // [RopeStyle]
+  // A row of K or V, n a multiple of 16; returns its scale (1 where rows have none).
+  float (*to_kv[3])(const float* x, int32_t n, std::byte* out);  // [KvDtype]
 };
 
 // Attention of `rows` consecutive positions of one sequence, `group` query heads that share a KV head; rows *
@@ -53,24 +54,33 @@ struct AttentionJob {
   int64_t q_row;
   int32_t rows, group, head_dim, pos_begin, window;
   float scale;
-  const uint16_t *k, *v;  // this KV head's part of page 0
-  const int32_t* pages;   // page of position p is pages[p / page_size]
+  const std::byte *k, *v;  // this KV head's part of page 0 (KvLayer of kernels/ops.h)
+  const int32_t* pages;    // page of position p is pages[p / page_size]
   int32_t page_size;
-  int64_t page_stride;  // elements between pages
-  float* out;           // like q
+  int32_t row_bytes;               // elements of a position
+  int64_t page_stride;             // bytes between pages
+  int32_t begin_block, end_block;  // the KV blocks (64 positions) to walk through
+  float* partials;  // null: `out` gets the blocks combined; else each has a place, partial_floats() apart
+  float* out;       // like q
   int64_t out_row;
   float* scratch;  // scratch_floats(head_dim), 64-byte aligned
   const AttentionJob*
       next;   // whose first KV block this one prefetches, or null; only KV, positions and window are read
   bool cold;  // nobody has prefetched this one
 
+  // Of one block: [query][head_dim] sums of values, [query] maxima, [query] sums of weights.
+  static constexpr int64_t partial_floats(int32_t queries, int32_t head_dim) {
+    return (int64_t(queries) * (head_dim + 2) + 15) / 16 * 16;
+  }
   static constexpr int64_t scratch_floats(int32_t head_dim) {
     return int64_t(kMaxQueries) * head_dim + kMaxQueries * 64 + 16 * int64_t(head_dim);
   }
 };
 
 struct AttentionBodies {
-  void (*attend[2])(const AttentionJob&);  // [KvDtype]
+  void (*attend[3])(const AttentionJob&);  // [KvDtype]
+  // The partials of all blocks into `out`; reads no K or V.
+  void (*combine)(const AttentionJob&);
 };
 
 extern const MatmulBodies kAvx512Matmul, kAvx2Matmul, kNeonMatmul;

@@ -128,11 +128,19 @@ inline RowChunks rope_kv_rows(const RopeKvParams& p) {
 inline int32_t rope_kv_chunks(const RopeKvParams& p) {
   return rope_kv_rows(p).count();
 }
+// Element d of a row goes to to[d * stride].
+template <class T>
+void spread(const std::byte* from, int32_t n, int32_t stride, std::byte* to) {
+  for (int32_t d = 0; d < n; d++)
+    reinterpret_cast<T*>(to)[int64_t(d) * stride] = reinterpret_cast<const T*>(from)[d];
+}
+inline void store_scale(const KvLayer& kv, float scale, int32_t offset, std::byte* page) {
+  if (kv.dtype == KvDtype::kI8) *reinterpret_cast<float*>(page + kv.scale_at(offset)) = scale;
+}
 template <class Set>
 void rope_kv_row(const RopeKvParams& p, int32_t i) {
   const KvLayer& kv = p.kv;
   const int32_t position = p.positions[p.rows.begin + i], dim = kv.head_dim;
-  const int64_t page = kv.page_table[p.slots[p.rows.begin + i] * kv.ld_page_table + position / kv.page_size];
   const float* cos_sin = p.cos_sin + int64_t(i) * 2 * p.rope_half;
   const auto rope = Set::kRows.rope[int(p.style)];
   const auto to_kv = Set::kRows.to_kv[int(kv.dtype)];
@@ -140,14 +148,15 @@ void rope_kv_row(const RopeKvParams& p, int32_t i) {
   rope(head, p.n_heads, dim, p.q_norm, p.eps, cos_sin, p.rope_half);
   head += int64_t(p.n_heads) * dim;
   rope(head, kv.n_kv_heads, dim, p.k_norm, p.eps, cos_sin, p.rope_half);
-  const int32_t offset = position % kv.page_size, lanes = k_lanes(kv.page_size);
-  int64_t at = page * kv.n_kv_heads * kv.page_size * dim;
-  for (int32_t h = 0; h < kv.n_kv_heads; h++, head += dim, at += int64_t(kv.page_size) * dim) {
-    uint16_t k[kMaxHeadDim];
-    to_kv(head, dim, k);
-    uint16_t* to = kv.k + at + k_element(kv.page_size, dim, offset, 0);
-    for (int32_t d = 0; d < dim; d++) to[int64_t(d) * lanes] = k[d];
-    to_kv(head + int64_t(kv.n_kv_heads) * dim, dim, kv.v + at + int64_t(offset) * dim);
+  const int32_t offset = position % kv.page_size, bytes = kv_element_bytes(kv.dtype);
+  int64_t at = kv.page_begin(p.slots[p.rows.begin + i], 0, position);
+  for (int32_t h = 0; h < kv.n_kv_heads; h++, head += dim, at += kv.page_bytes()) {
+    std::byte k[kMaxHeadDim * sizeof(uint16_t)];
+    store_scale(kv, to_kv(head, dim, k), offset, kv.k + at);
+    std::byte* const to = kv.k + at + k_element(kv.page_size, dim, offset, 0) * bytes;
+    (bytes == 1 ? spread<uint8_t> : spread<uint16_t>)(k, dim, k_lanes(kv.page_size), to);
+    std::byte* const v = kv.v + at + int64_t(offset) * dim * bytes;
+    store_scale(kv, to_kv(head + int64_t(kv.n_kv_heads) * dim, dim, v), offset, kv.v + at);
   }
 }
 template <class Set>

@@ -119,12 +119,28 @@ void rope_heads(float* head, int32_t n, int32_t dim, const float* weight, float 
   }
 }
 
-// n is a multiple of 16.
-void to_f16(const float* x, int32_t n, uint16_t* out) {
-  for (int32_t i = 0; i < n; i += 16) store_f16(out + i, load(x + i));
+float to_f16(const float* x, int32_t n, std::byte* out) {
+  for (int32_t i = 0; i < n; i += 16) store_f16(reinterpret_cast<uint16_t*>(out) + i, load(x + i));
+  return 1;
 }
-void to_bf16(const float* x, int32_t n, uint16_t* out) {
-  for (int32_t i = 0; i < n; i += 16) store_bf16(out + i, load(x + i));
+float to_bf16(const float* x, int32_t n, std::byte* out) {
+  for (int32_t i = 0; i < n; i += 16) store_bf16(reinterpret_cast<uint16_t*>(out) + i, load(x + i));
+  return 1;
+}
+// Contract: quantise_row of kernels/quant.h.
+float to_i8(const float* x, int32_t n, std::byte* out) {
+  V largest = zero(), fault = zero();  // fault: a NaN where x has a NaN or an infinity
+  for (int32_t i = 0; i < n; i += 16) {
+    const V v = load(x + i);
+    largest = max(max(v, neg(v)), largest);
+    fault = fma(v, zero(), fault);
+  }
+  const float absmax = max_lane(largest), sum = tree_sum(fault);
+  const bool zeros = absmax < 0x1p-100f || sum != sum;
+  const V inverse = set1(zeros ? 0.f : 127.f / absmax);
+  for (int32_t i = 0; i < n; i += 16)
+    store_i8(reinterpret_cast<int8_t*>(out) + i, zeros ? zero() : mul(load(x + i), inverse));
+  return sum != sum ? numeric::from_bits(0x7fc00000) : zeros ? 0.f : absmax / 127.f;
 }
 
 constexpr RowBodies kRows = {sum_squares,
@@ -134,7 +150,7 @@ constexpr RowBodies kRows = {sum_squares,
                              quantise,
                              {gated<Silu>, gated<GeluTanh>},
                              {rope_heads<rope_interleaved>, rope_heads<rope_halves>},
-                             {to_f16, to_bf16}};
+                             {to_f16, to_bf16, to_i8}};
 
 }  // namespace
 }  // namespace gapless

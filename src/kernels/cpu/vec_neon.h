@@ -145,6 +145,12 @@ inline V load_i8(const int8_t* p) {
   return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(a))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(a))),
            vcvtq_f32_s32(vmovl_s16(vget_low_s16(b))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(b)))}};
 }
+// Rounded to the nearest even integer; every lane is within -128 .. 127.
+inline void store_i8(int8_t* p, V v) {
+  int16x4_t q[4];
+  EACH_PART q[i] = vmovn_s32(vcvtnq_s32_f32(v.part[i]));
+  vst1q_s8(p, vcombine_s8(vmovn_s16(vcombine_s16(q[0], q[1])), vmovn_s16(vcombine_s16(q[2], q[3]))));
+}
 inline void store_f16(uint16_t* p, V v) {
   EACH_PART vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.part[i])));
 }

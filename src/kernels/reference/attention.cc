@@ -7,7 +7,10 @@
 namespace gapless {
 namespace {
 
-float kv_to_f32(KvDtype dtype, uint16_t x) {
+// Element `index` behind `page`, without its scale.
+float kv_to_f32(KvDtype dtype, const std::byte* page, int64_t index) {
+  if (dtype == KvDtype::kI8) return float(reinterpret_cast<const int8_t*>(page)[index]);
+  const uint16_t x = reinterpret_cast<const uint16_t*>(page)[index];
   return dtype == KvDtype::kF16 ? numeric::f16_to_f32(x) : numeric::bf16_to_f32(x);
 }
 
@@ -16,18 +19,20 @@ struct Partial {
   float o[kMaxHeadDim] = {};
 };
 
-// Where the page of a position begins, for one head.
-int64_t page_begin(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position) {
-  const int64_t page = kv.page_table[slot * kv.ld_page_table + position / kv.page_size];
-  return (page * kv.n_kv_heads + kv_head) * kv.page_size * kv.head_dim;
-}
 float k_at(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position, int32_t d) {
-  const int64_t element = k_element(kv.page_size, kv.head_dim, position % kv.page_size, d);
-  return kv_to_f32(kv.dtype, kv.k[page_begin(kv, slot, kv_head, position) + element]);
+  return kv_to_f32(kv.dtype, kv.k + kv.page_begin(slot, kv_head, position),
+                   k_element(kv.page_size, kv.head_dim, position % kv.page_size, d));
 }
 float v_at(const KvLayer& kv, int32_t slot, int32_t kv_head, int32_t position, int32_t d) {
-  const int64_t element = int64_t(position % kv.page_size) * kv.head_dim + d;
-  return kv_to_f32(kv.dtype, kv.v[page_begin(kv, slot, kv_head, position) + element]);
+  return kv_to_f32(kv.dtype, kv.v + kv.page_begin(slot, kv_head, position),
+                   int64_t(position % kv.page_size) * kv.head_dim + d);
+}
+// x times the scale of a row, if there is one; `base` is kv.k or kv.v.
+float scaled(const KvLayer& kv, const std::byte* base, int32_t slot, int32_t kv_head, int32_t position,
+             float x) {
+  if (kv.dtype != KvDtype::kI8) return x;
+  const std::byte* at = base + kv.page_begin(slot, kv_head, position) + kv.scale_at(position % kv.page_size);
+  return x * *reinterpret_cast<const float*>(at);
 }
 
 // Positions first .. last, all in one KV block.
@@ -38,7 +43,7 @@ Partial block_partial(const AttentionParams& p, const float* q, int32_t slot, in
     float dot = 0;
     for (int32_t d = 0; d < p.kv.head_dim; d++)
       dot = numeric::fma(q[d], k_at(p.kv, slot, kv_head, j, d), dot);
-    s[j - first] = p.scale * dot;
+    s[j - first] = scaled(p.kv, p.kv.k, slot, kv_head, j, p.scale) * dot;
   }
   Partial out;
   out.m = s[0];
@@ -47,8 +52,9 @@ Partial block_partial(const AttentionParams& p, const float* q, int32_t slot, in
   for (int32_t j = first; j <= last; j++) {
     const float weight = numeric::exp(s[j - first] - out.m);
     lanes[j % 16] += weight;
+    const float factor = scaled(p.kv, p.kv.v, slot, kv_head, j, weight);
     for (int32_t d = 0; d < p.kv.head_dim; d++)
-      out.o[d] = numeric::fma(weight, v_at(p.kv, slot, kv_head, j, d), out.o[d]);
+      out.o[d] = numeric::fma(factor, v_at(p.kv, slot, kv_head, j, d), out.o[d]);
   }
   out.l = numeric::tree_sum(lanes);
   return out;

@@ -126,24 +126,33 @@ void norm_and_rope(const RopeKvParams& p, const float* weight, const float* cos_
   }
 }
 
+// A row of K or V: element d goes to to[d * stride].
+void store_kv(KvDtype dtype, const float* x, int32_t n, int64_t stride, std::byte* to, std::byte* scale_at) {
+  if (dtype == KvDtype::kI8) {
+    int8_t q[kMaxHeadDim];
+    *reinterpret_cast<float*>(scale_at) = quantise_row(x, n, q);
+    for (int32_t d = 0; d < n; d++) to[d * stride] = std::byte(q[d]);
+    return;
+  }
+  const auto round = dtype == KvDtype::kF16 ? numeric::f32_to_f16 : numeric::f32_to_bf16;
+  for (int32_t d = 0; d < n; d++) reinterpret_cast<uint16_t*>(to)[d * stride] = round(x[d]);
+}
+
 void rope_kv_row(const RopeKvParams& p, int32_t i, OpContext&) {
   const KvLayer& kv = p.kv;
-  const int32_t position = p.positions[p.rows.begin + i];
-  const int64_t page = kv.page_table[p.slots[p.rows.begin + i] * kv.ld_page_table + position / kv.page_size];
+  const int32_t position = p.positions[p.rows.begin + i], slot = p.slots[p.rows.begin + i], dim = kv.head_dim,
+                offset = position % kv.page_size, bytes = kv_element_bytes(kv.dtype);
   const float* cos_sin = p.cos_sin + int64_t(i) * 2 * p.rope_half;
   float* q = p.qkv + i * p.ld;
-  float* k = q + int64_t(p.n_heads) * kv.head_dim;
-  const float* v = k + int64_t(kv.n_kv_heads) * kv.head_dim;
-  const auto round = kv.dtype == KvDtype::kF16 ? numeric::f32_to_f16 : numeric::f32_to_bf16;
-  for (int32_t h = 0; h < p.n_heads; h++) norm_and_rope(p, p.q_norm, cos_sin, q + int64_t(h) * kv.head_dim);
-  for (int32_t h = 0; h < kv.n_kv_heads; h++) {
-    norm_and_rope(p, p.k_norm, cos_sin, k + int64_t(h) * kv.head_dim);
-    const int64_t at = (page * kv.n_kv_heads + h) * kv.page_size * kv.head_dim;
-    const int32_t offset = position % kv.page_size;
-    for (int32_t d = 0; d < kv.head_dim; d++) {
-      kv.k[at + k_element(kv.page_size, kv.head_dim, offset, d)] = round(k[int64_t(h) * kv.head_dim + d]);
-      kv.v[at + int64_t(offset) * kv.head_dim + d] = round(v[int64_t(h) * kv.head_dim + d]);
-    }
+  float* k = q + int64_t(p.n_heads) * dim;
+  const float* v = k + int64_t(kv.n_kv_heads) * dim;
+  for (int32_t h = 0; h < p.n_heads; h++) norm_and_rope(p, p.q_norm, cos_sin, q + int64_t(h) * dim);
+  for (int32_t h = 0; h < kv.n_kv_heads; h++, k += dim, v += dim) {
+    norm_and_rope(p, p.k_norm, cos_sin, k);
+    const int64_t at = kv.page_begin(slot, h, position), scale_at = at + kv.scale_at(offset);
+    store_kv(kv.dtype, k, dim, k_lanes(kv.page_size),
+             kv.k + at + k_element(kv.page_size, dim, offset, 0) * bytes, kv.k + scale_at);
+    store_kv(kv.dtype, v, dim, 1, kv.v + at + int64_t(offset) * dim * bytes, kv.v + scale_at);
   }
 }
 

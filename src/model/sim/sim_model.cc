@@ -3,7 +3,8 @@
 namespace gapless {
 namespace {
 
-// Elements of K and V of consecutive positions of a slot. The cache has one layer, one head, one element.
+// Elements of K and V of consecutive positions of a slot. The cache has one layer, one head, one element, of
+// which this uses two bytes, whatever its type: a row of int8 has room for them beside its scale.
 class PositionCursor {
  public:
   PositionCursor(const KvView& kv, int32_t slot, int32_t position)
@@ -16,11 +17,14 @@ class PositionCursor {
     offset_ = 0;
     ++pages_;
   }
-  uint16_t& k() const { return kv_.k[at()]; }
-  uint16_t& v() const { return kv_.v[at()]; }
+  uint16_t& k() const { return at(kv_.k); }
+  uint16_t& v() const { return at(kv_.v); }
 
  private:
-  int64_t at() const { return int64_t(*pages_) * kv_.page_size + offset_; }
+  uint16_t& at(std::byte* base) const {
+    const int64_t page_bytes = int64_t(kv_.page_size) * kv_row_bytes(kv_.dtype, 1);
+    return reinterpret_cast<uint16_t*>(base + *pages_ * page_bytes)[offset_];
+  }
 
   const KvView& kv_;
   const int32_t* pages_;

@@ -49,7 +49,13 @@ class SimModelRun {
                            .max_tiles = 0,
                            .logit_rows = &last,
                            .n_logit_rows = &one};
-    const KvView kv{k.data(), v.data(), 0, KvDtype::kF16, page_size_, page_table.data(), pages_};
+    const KvView kv{reinterpret_cast<std::byte*>(k.data()),
+                    reinterpret_cast<std::byte*>(v.data()),
+                    0,
+                    KvDtype::kF16,
+                    page_size_,
+                    page_table.data(),
+                    pages_};
     OpList ops;
     std::vector<float> logits(size_t(vocab), -1);
     model_->forward(ops, OpTable{}, in, kv);

@@ -33,9 +33,9 @@ ModelHarness::ModelHarness(std::unique_ptr<Device> device, std::unique_ptr<Model
 Status ModelHarness::allocate() {
   const ModelConfig& c = model_->config();
   const int32_t pages = (options_.max_tokens + options_.page_size - 1) / options_.page_size;
-  const int64_t layer_stride =
-      (int64_t(pages) * options_.slots + 1) * c.n_kv_heads * options_.page_size * c.head_dim;
-  const size_t bytes = size_t(layer_stride) * size_t(c.n_layers) * sizeof(uint16_t);
+  const int64_t layer_stride = (int64_t(pages) * options_.slots + 1) * c.n_kv_heads * options_.page_size *
+                               kv_row_bytes(options_.kv_dtype, c.head_dim);
+  const size_t bytes = size_t(layer_stride) * size_t(c.n_layers);
   ASSIGN_OR_RETURN(k_, device_->allocate(bytes, MemoryKind::kDevice));
   ASSIGN_OR_RETURN(v_, device_->allocate(bytes, MemoryKind::kDevice));
   if (options_.threads > 0) stream_ = device_->create_stream();
@@ -44,7 +44,7 @@ Status ModelHarness::allocate() {
   for (int32_t slot = 0; slot < options_.slots; ++slot) {
     for (int32_t p = 0; p < pages; ++p) page_table_[size_t(slot * pages + p)] = 1 + p * options_.slots + slot;
   }
-  kv_ = {k_.as<uint16_t>(),  v_.as<uint16_t>(),  layer_stride, options_.kv_dtype,
+  kv_ = {k_.as<std::byte>(), v_.as<std::byte>(), layer_stride, options_.kv_dtype,
          options_.page_size, page_table_.data(), pages};
   return {};
 }

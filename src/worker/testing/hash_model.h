@@ -101,7 +101,8 @@ class HashModel : public Model {
     return 1;
   }
   static uint16_t& kv_at(const KvView& kv, int32_t slot, int32_t pos) {
-    return kv.k[kv.page_table[slot * kv.ld_page_table + pos / kPageSize] * kPageSize + pos % kPageSize];
+    const int64_t page = kv.page_table[slot * kv.ld_page_table + pos / kPageSize];
+    return reinterpret_cast<uint16_t*>(kv.k)[page * kPageSize + pos % kPageSize];
   }
   static void wait(const Wait& p, int32_t, OpContext&) { p.gate->pass(); }
   static void write_kv(const Params& p, int32_t, OpContext&) {
