@@ -97,6 +97,16 @@ struct BenchKernelsArgs {
   bool json = false;
 };
 
+struct BenchAttentionArgs {
+  std::vector<std::string> types{"f16", "bf16", "int8"};
+  std::vector<int32_t> m{1, 8, 32}, contexts{512, 2048}, prompts{512};
+  std::vector<int32_t> heads{9, 4}, kv_heads{3, 1}, head_dim{64, 256};
+  int32_t chunks = kAttentionChunks;
+  int32_t threads = 0;
+  std::string isa = "auto";
+  bool json = false;
+};
+
 struct BenchOverlapArgs {
   EngineArgs engine;
   LogArgs log{.level = "warn"};
@@ -166,6 +176,7 @@ void add_inspect_flags(CLI::App& app, InspectArgs& args);
 void add_bench_flags(CLI::App& app, BenchArgs& args);
 void add_bench_serve_flags(CLI::App& app, BenchServeArgs& args);
 void add_bench_kernels_flags(CLI::App& app, BenchKernelsArgs& args);
+void add_bench_attention_flags(CLI::App& app, BenchAttentionArgs& args);
 void add_bench_overlap_flags(CLI::App& app, BenchOverlapArgs& args);
 void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& args);
 void add_selftest_flags(CLI::App& app, SelftestArgs& args);

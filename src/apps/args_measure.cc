@@ -42,6 +42,17 @@ void add_workload_flags(CLI::App& app, BenchOverlapArgs& a) {
       ->check(CLI::IsMember({"inproc", "http"}));
 }
 
+// What the benchmarks of kernels have in common.
+template <class Args>
+void add_kernel_flags(CLI::App& app, Args& a) {
+  flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads, as in serve.")
+      ->check(CLI::Range(0, 1024));
+  flag(app, "--isa", a.isa, "NAME", "", "Instruction set of the kernels, as in serve.")
+      ->check(CLI::IsMember({"auto", "avx512", "avx2", "neon", "reference"}));
+  toggle(app, "--json", a.json, "off",
+         "One JSON object per row instead of a table; the first is the machine.");
+}
+
 }  // namespace
 
 Status check_runs_both_loops(const EngineArgs& a) {
@@ -109,12 +120,28 @@ void add_bench_kernels_flags(CLI::App& app, BenchKernelsArgs& a) {
        "other quants) are left out.")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
-  flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads, as in serve.")
-      ->check(CLI::Range(0, 1024));
-  flag(app, "--isa", a.isa, "NAME", "", "Instruction set of the kernels, as in serve.")
-      ->check(CLI::IsMember({"auto", "avx512", "avx2", "reference"}));
-  toggle(app, "--json", a.json, "off",
-         "One JSON object per row instead of a table; the first is the machine.");
+  add_kernel_flags(app, a);
+}
+
+void add_bench_attention_flags(CLI::App& app, BenchAttentionArgs& a) {
+  const auto numbers = [&](const char* name, std::vector<int32_t>& values, const char* defaults, int32_t most,
+                           const char* why) {
+    flag(app, name, values, "N,...", defaults, why)->delimiter(',')->check(CLI::Range(1, most));
+  };
+  flag(app, "--types", a.types, "TYPE,...", "all", "Types of the KV cache: f16, bf16, int8.")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f16", "bf16", "int8"}));
+  numbers("--m", a.m, "1,8,32", 4096, "Answers that run at the same time: one row of each, in decode.");
+  numbers("--contexts", a.contexts, "512,2048", 1 << 20, "Positions that each of them sees.");
+  numbers("--prompts", a.prompts, "512", 1 << 16, "Tokens of a prompt that is computed in one step.");
+  numbers("--heads", a.heads, "9,4", 4096,
+          "Heads, one number for each of --kv-heads and --head-dim. Default: SmolLM2-135M and Gemma-3-270M.");
+  numbers("--kv-heads", a.kv_heads, "3,1", 4096, "Heads of K and V.");
+  numbers("--head-dim", a.head_dim, "64,256", kMaxHeadDim, "Elements of a head.");
+  flag(app, "--chunks", a.chunks, "N", "",
+       "Few rows are cut into so many chunks over their context; 0: never. The default is what models do.")
+      ->check(CLI::Range(0, 4096));
+  add_kernel_flags(app, a);
 }
 
 void add_selftest_flags(CLI::App& app, SelftestArgs& a) {

@@ -157,7 +157,7 @@ int run_bench(const BenchArgs& args) {
   if (args.engine.model.empty())
     return fail(kExitUsage,
                 Status::invalid("bench needs a FILE, or a subcommand: `bench serve`, `bench overlap`, "
-                                "`bench kernels` or `bench sampling`"));
+                                "`bench kernels`, `bench attention` or `bench sampling`"));
   Result<EngineOptions> options = engine_options(args.engine);
   if (!options) return fail(kExitUsage, options.status());
   options->scheduler.max_running_requests =

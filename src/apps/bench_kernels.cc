@@ -3,29 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "kernels/random_weights.h"
 #include "kernels/roof.h"
 #include "kernels/row_stride.h"
 
 namespace gapless {
-
-namespace {
-
-constexpr int kRounds = 5;
-constexpr double kRoundSeconds = 0.02;
-constexpr int32_t kMostOps = 20'000;  // of a step
-
-struct Nothing {
-  int32_t chunks;
-};
-int32_t nothing_chunks(const Nothing& p) {
-  return p.chunks;
-}
-void nothing_run(const Nothing&, int32_t, OpContext&) {}
-
-}  // namespace
 
 struct KernelBench::Operands {
   int32_t m, k;
@@ -59,11 +42,9 @@ struct KernelBench::Operands {
   }
 };
 
-KernelBench::KernelBench(int threads, const OpTable& table)
-    : device_(threads), stream_(device_.create_stream()), table_(table) {}
-
 Status KernelBench::reserve(size_t largest) {
-  ASSIGN_OR_RETURN(memory_, device_.allocate(std::max(largest, bytes_beyond_cache()), MemoryKind::kWeights));
+  ASSIGN_OR_RETURN(memory_,
+                   timer_.device().allocate(std::max(largest, bytes_beyond_cache()), MemoryKind::kWeights));
   return {};
 }
 
@@ -78,30 +59,6 @@ PackedMatrix KernelBench::pack(const MatmulShape& s, int64_t& copies) {
   pack_rows(s.type, blocks.data(), s.n, w, 0, data);
   for (int64_t i = 1; i < copies; i++) std::memcpy(data + size_t(i) * bytes, data, bytes);
   return w;
-}
-
-// push(ops, i) appends op number i.
-template <class Push>
-double KernelBench::best_seconds(const Push& push) {
-  double best = std::numeric_limits<double>::infinity();
-  int64_t at = 0;
-  int32_t n = 1;
-  for (int round = 0; round < kRounds;) {
-    auto ops = stream_->new_ops();
-    for (int32_t i = 0; i < n; i++) push(*ops, at++);
-    const auto event = stream_->submit(std::move(ops));
-    const Status status = event->wait();
-    CHECK(status.is_ok(), "{}", status.message());
-    const StepTimes times = event->times();
-    const double seconds = times.ended - times.started;
-    if (seconds < kRoundSeconds && n < kMostOps) {  // too short to judge
-      n = std::clamp(int32_t(n * kRoundSeconds / std::max(seconds, 1e-6) * 1.2), n + 1, kMostOps);
-      continue;
-    }
-    best = std::min(best, seconds / n);
-    round++;
-  }
-  return best;
 }
 
 // Outputs of up to 16 rows and 64 columns, spread over the matrix.
@@ -129,18 +86,12 @@ MatmulSpeed KernelBench::measure(const MatmulShape& shape) {
   const PackedMatrix w = pack(shape, copies);
   const auto bytes = int64_t(packed_bytes(w.layout, w.n, w.k));
   Operands operands(shape);
-  const double seconds = best_seconds([&](OpList& ops, int64_t i) {
+  const double seconds = timer_.best_seconds([&](OpList& ops, int64_t i) {
     PackedMatrix copy = w;
     copy.data += i % copies * bytes;
     table_.matmul(ops, operands.params(copy));
   });
   return {seconds, double(bytes), error(shape, w, operands)};
-}
-
-double KernelBench::empty_op() {
-  const Nothing nothing{stream_->workers()};
-  return best_seconds(
-      [&](OpList& ops, int64_t) { ops.push<nothing_chunks, nothing_run>("nothing", nothing); });
 }
 
 }  // namespace gapless

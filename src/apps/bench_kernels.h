@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "device/cpu/cpu_device.h"
+#include "apps/op_timer.h"
 #include "kernels/ops.h"
 
 namespace gapless {
@@ -20,29 +20,24 @@ struct MatmulSpeed {
       error;  // root mean square of (y - exact y) over that of exact y; exact: double, with the same weights
 };
 
-// One team of `threads` workers and one piece of memory for all measurements. Blocks; one thread at a time.
+// One piece of memory for all measurements. Blocks; one thread at a time.
 class KernelBench {
  public:
-  KernelBench(int threads, const OpTable& table);
+  // Both must outlive it.
+  KernelBench(OpTimer& timer, const OpTable& table) : timer_(timer), table_(table) {}
   // Before the first measurement. `largest`: bytes of the largest packed matrix to come. No memory for it: an
   // error that names the size.
   Status reserve(size_t largest);
 
-  // The best of five rounds of 20 ms or more: other processes can only make a round slower. Ops follow one
-  // another in one step, each with the next of as many copies of W as exceed the last-level cache.
+  // Each op reads the next of as many copies of W as exceed the last-level cache.
   MatmulSpeed measure(const MatmulShape& shape);
-  // Seconds of an op that does nothing, with a chunk for every worker.
-  double empty_op();
 
  private:
   struct Operands;
   PackedMatrix pack(const MatmulShape& shape, int64_t& copies);
   double error(const MatmulShape& shape, const PackedMatrix& w, const Operands& operands) const;
-  template <class Push>
-  double best_seconds(const Push& push);
 
-  CpuDevice device_;
-  std::unique_ptr<Stream> stream_;
+  OpTimer& timer_;
   const OpTable& table_;
   Buffer memory_;
 };

@@ -47,11 +47,6 @@ std::vector<MatmulSpeed> measure_all(KernelBench& bench, const std::vector<Matmu
   return speeds;
 }
 
-Roof best_of(const Roof& a, const Roof& b) {
-  return {std::max(a.int8_gops, b.int8_gops), std::max(a.f32_gflops, b.f32_gflops),
-          std::max(a.read_gbps, b.read_gbps)};
-}
-
 void print_machine(const BenchKernelsArgs& args, int threads, const char* isa, const Roof& roof, double op) {
   if (args.json) {
     const nlohmann::ordered_json json{{"threads", threads},          {"isa", isa},
@@ -108,10 +103,11 @@ int run_bench_kernels(const BenchKernelsArgs& args) {
   for (const MatmulShape& s : shapes)
     largest = std::max(largest, packed_bytes(packed_layout_for(s.type), s.n, s.k));
   const int threads = args.threads > 0 ? args.threads : default_threads(SystemPaths{}).threads;
-  KernelBench bench(threads, *op_table(*isa));
+  OpTimer timer(threads);
+  KernelBench bench(timer, *op_table(*isa));
   if (const Status status = bench.reserve(largest); !status.is_ok()) return fail(kExitRuntime, status);
   Roof roof = measure_roof(threads);
-  const double empty_op = bench.empty_op();
+  const double empty_op = timer.empty_op();
   const std::vector<MatmulSpeed> speeds = measure_all(bench, shapes);
   // Whatever else ran for a moment made one of them too low, and the shares too high.
   roof = best_of(roof, measure_roof(threads));

@@ -76,6 +76,8 @@ int dispatch(Cli& cli) {
   if (cli.command("bench")->get_subcommand("serve")->parsed()) return run_bench_serve(cli.bench_serve);
   if (cli.command("bench")->get_subcommand("kernels")->parsed())
     return start_logging({}), run_bench_kernels(cli.bench_kernels);
+  if (cli.command("bench")->get_subcommand("attention")->parsed())
+    return start_logging({}), run_bench_attention(cli.bench_attention);
   if (cli.command("bench")->get_subcommand("overlap")->parsed())
     return start_logging(cli.bench_overlap.log), run_bench_overlap(cli.bench_overlap);
   if (cli.command("bench")->get_subcommand("sampling")->parsed())
@@ -100,7 +102,7 @@ Cli::Cli() {
   CLI::App* bench_app = app.add_subcommand("bench",
                                            "Measure a model's speed; `bench serve` loads a running server, "
                                            "`bench overlap` compares the two loops, "
-                                           "`bench kernels` measures matmuls.");
+                                           "`bench kernels` measures matmuls, `bench attention` attention.");
   add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
                         bench_serve);
   add_bench_overlap_flags(
@@ -110,6 +112,9 @@ Cli::Cli() {
       *bench_app->add_subcommand("sampling", "Measure the sampler alone, without a model."), bench_sampling);
   add_bench_kernels_flags(*bench_app->add_subcommand("kernels", "Measure the matmul of every weight format."),
                           bench_kernels);
+  add_bench_attention_flags(
+      *bench_app->add_subcommand("attention", "Measure attention with every type of KV cache."),
+      bench_attention);
   add_bench_flags(*bench_app, bench);
 }
 

@@ -19,6 +19,7 @@ struct Cli {
   BenchArgs bench;
   BenchServeArgs bench_serve;
   BenchKernelsArgs bench_kernels;
+  BenchAttentionArgs bench_attention;
   BenchOverlapArgs bench_overlap;
   BenchSamplingArgs bench_sampling;
   SelftestArgs selftest;
@@ -39,6 +40,7 @@ int run_inspect(const InspectArgs& args);
 int run_bench(const BenchArgs& args);
 int run_bench_serve(const BenchServeArgs& args);
 int run_bench_kernels(const BenchKernelsArgs& args);
+int run_bench_attention(const BenchAttentionArgs& args);
 int run_bench_overlap(const BenchOverlapArgs& args);
 int run_bench_sampling(const BenchSamplingArgs& args);
 int run_selftest(const SelftestArgs& args);

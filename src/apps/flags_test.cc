@@ -146,7 +146,8 @@ TEST(Cli, EveryFlagIsExplained) {
   for (const CLI::App* app :
        {cli.command("serve"), cli.command("chat"), cli.command("inspect"), cli.command("bench"),
         cli.command("bench")->get_subcommand("serve"), cli.command("bench")->get_subcommand("overlap"),
-        cli.command("bench")->get_subcommand("kernels"), cli.command("selftest"), cli.command("trace")}) {
+        cli.command("bench")->get_subcommand("kernels"), cli.command("bench")->get_subcommand("attention"),
+        cli.command("selftest"), cli.command("trace")}) {
     const std::string help = help_text(*app);
     for (const FlagRow& row : flag_rows(*app)) {
       EXPECT_GT(row.why.size(), 10u) << row.names;
@@ -179,6 +180,7 @@ TEST(Cli, TheDocumentationHasTheSameFlagsAndDefaults) {
       {"bench overlap", bench->get_subcommand("overlap")},
       {"bench sampling", bench->get_subcommand("sampling")},
       {"bench kernels", bench->get_subcommand("kernels")},
+      {"bench attention", bench->get_subcommand("attention")},
       {"selftest", cli.command("selftest")},
       {"trace", cli.command("trace")}};
   for (const auto& [title, app] : commands) {

@@ -1,6 +1,7 @@
 // What this machine can do at most: the measure that `gapless bench` puts speeds against.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace gapless {
@@ -10,6 +11,11 @@ struct Roof {
   double f32_gflops;  // fused multiply-adds, two operations each
   double read_gbps;   // 10^9 bytes per second from memory, beyond the last-level cache
 };
+
+inline Roof best_of(const Roof& a, const Roof& b) {
+  return {std::max(a.int8_gops, b.int8_gops), std::max(a.f32_gflops, b.f32_gflops),
+          std::max(a.read_gbps, b.read_gbps)};
+}
 
 // Measures with `threads` threads for about 0.3 s (plus the time to touch 512 MB) and returns the best
 // of three rounds of each kind: other processes can only make a round slower. Rounds in which they took a

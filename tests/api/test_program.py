@@ -284,6 +284,19 @@ def test_the_banner_of_a_simulation_says_so(start_server):
     assert result.returncode == 2 and "leave" in result.stderr
 
 
+def test_bench_attention_prints_a_row_for_each_shape():
+    flags = ["--types", "f16,int8", "--m", "1,2", "--contexts", "64", "--prompts", "16", "--heads", "4", "--kv-heads", "2", "--head-dim", "32"]
+    result = run("bench", "attention", *flags, "--json")
+    assert result.returncode == 0, result.stderr
+    machine, *rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert machine["read_gbps"] > 0 and machine["f32_gflops"] > 0
+    assert [(row["kv"], row["sequences"], row["rows"], row["context"]) for row in rows] == [
+        (kv, *shape) for kv in ("f16", "int8") for shape in ((1, 1, 64), (2, 1, 64), (1, 16, 16))]
+    assert all(row["us"] > 0 and row["gbps"] > 0 and row["gflops"] > 0 for row in rows)
+    result = run("bench", "attention", "--heads", "4,4", "--kv-heads", "2")
+    assert result.returncode == 2 and "--kv-heads 1 and" in result.stderr
+
+
 @pytest.mark.full
 def test_selftest_with_keys_and_values_in_8_bits():
     result = run("selftest", MODEL, "--kv-cache-dtype", "int8", "--requests", 24)
