@@ -1,7 +1,7 @@
 # Configure and build a preset. Sourced by ./dev.
 # shellcheck shell=bash
 
-presets=(release dev asan tsan)
+presets=(release dev clang asan tsan)
 
 # Once for each preset: Ninja reconfigures by itself when a CMake file changes.
 configure() {

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 
 quick_stages=(static fmt lint unit api asan tsan)
-full_stages=(unit_full api_full asan_full arm64 bare_machine)
+full_stages=(unit_full api_full asan_full clang arm64 bare_machine)
+skipped=77  # what a stage returns when this machine lacks what it needs, having said what
 
 results=build/test-results
 
@@ -92,6 +93,23 @@ stage_asan_full() {
   run_ctest asan -L 'quick|model|full'
 }
 
+# The other compiler's program: it builds without a warning, passes its tests and gives the same answers, bit for bit.
+stage_clang() {
+  if ! have clang++; then
+    say "no clang++ on this machine (Debian's package is clang)"
+    return $skipped
+  fi
+  build_targets release gapless
+  build_targets clang all
+  export_models
+  run_ctest clang -L quick
+  local gcc clang
+  gcc=$(build/release/gapless selftest "$GAPLESS_SMOLLM2")
+  clang=$(build/clang/gapless selftest "$GAPLESS_SMOLLM2")
+  printf '%s\n' "gcc:   $gcc" "clang: $clang"
+  [ "$gcc" = "$clang" ]
+}
+
 stage_arm64() { scripts/arm64.sh; }
 stage_bare_machine() { scripts/bare_machine.sh; }
 
@@ -108,6 +126,8 @@ run_stage() {
   set -e
   if [ $status -eq 0 ]; then
     stage_lines+=("ok      $name  $((SECONDS - begin)) s")
+  elif [ $status -eq $skipped ]; then
+    stage_lines+=("skipped $name  (the reason is above)")
   else
     stage_lines+=("FAILED  $name  $((SECONDS - begin)) s (exit $status)")
     failed_stages=$((failed_stages + 1))

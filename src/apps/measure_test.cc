@@ -281,6 +281,27 @@ TEST(SelftestCommand, FindsNothingOnAHealthyEngine) {
   EXPECT_EQ(text.find('\r'), std::string::npos) << text;  // no terminal reads it
 }
 
+TEST(SelftestCommand, TheFingerprintIsOfEveryAnswer) {
+  const auto tail = [](std::vector<const char*> more) {
+    std::vector<const char*> argv{"selftest", "--device", "sim:zero", "--max-total-tokens", "65536"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    const std::string text = run(argv, kExitOk);
+    return text.substr(text.find("fingerprint "), 28);
+  };
+  const std::string first = tail({"--requests", "20"});
+  EXPECT_EQ(first.find_first_of("\n"), std::string::npos) << first;
+  EXPECT_EQ(tail({"--requests", "20"}), first);
+  EXPECT_NE(tail({"--requests", "20", "--seed", "2"}), first);
+
+  std::vector<RequestAnswer> answers(2);
+  answers[1].choices.push_back({.tokens = {"token 7 logprob -1.5"}, .text = "ab", .finish = "stop"});
+  const uint64_t whole = fingerprint(answers);
+  answers[1].choices[0].tokens[0].back() = '6';
+  EXPECT_NE(fingerprint(answers), whole) << "one digit of one logprob";
+  answers[1].choices[0] = {.tokens = {"token 7 logprob -1.5"}, .text = "abs", .finish = "top"};
+  EXPECT_NE(fingerprint(answers), whole) << "a text that lends its end to the next";
+}
+
 // An engine that changes one bit of one logprob while the overlap loop is on.
 class TamperingEngine : public EngineApi {
  public:

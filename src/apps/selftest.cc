@@ -149,8 +149,10 @@ class Selftest {
       return fail(kExitRuntime, Status::internal("{} of {} requests failed, the first with: {}", errors,
                                                  answers.size(), it->error));
     }
-    std::printf("OK: %zu requests, %zu tokens: alone, together and overlapped the same, bit for bit\n",
-                answers.size(), tokens);
+    fmt::print(
+        "OK: {} requests, {} tokens: alone, together and overlapped the same, bit for bit; fingerprint "
+        "{:016x}\n",
+        answers.size(), tokens, fingerprint(answers));
     return kExitOk;
   }
 
@@ -186,6 +188,26 @@ std::string difference(size_t index, const RequestAnswer& a, const RequestAnswer
     if (x.text != y.text) return both(choice + "text", x.text, y.text);
   }
   return both("number of choices", std::to_string(a.choices.size()), std::to_string(b.choices.size()));
+}
+
+// FNV-1a. A byte that no text has ends each text, so that none can lend its end to the next.
+uint64_t fingerprint(const std::vector<RequestAnswer>& answers) {
+  uint64_t hash = 14695981039346656037ull;
+  const auto byte = [&](uint8_t value) { hash = (hash ^ value) * 1099511628211ull; };
+  const auto add = [&](const std::string& text) {
+    for (const char c : text) byte(uint8_t(c));
+    byte(0xff);
+  };
+  for (const RequestAnswer& answer : answers) {
+    for (const std::string& token : answer.prompt) add(token);
+    for (const ChoiceAnswer& choice : answer.choices) {
+      for (const std::string& token : choice.tokens) add(token);
+      add(choice.text);
+      add(choice.finish);
+    }
+    add(answer.error);
+  }
+  return hash;
 }
 
 std::vector<RequestAnswer> run_requests(EngineApi& engine, const std::vector<GenerateRequest>& requests,

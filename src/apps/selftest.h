@@ -29,6 +29,10 @@ struct RequestAnswer {
 // The first place where two answers to request `index` differ and what both have there; empty: nowhere.
 std::string difference(size_t index, const RequestAnswer& a, const RequestAnswer& b);
 
+// Of all that the answers have, logprob bits included: two programs or machines with the same one gave the
+// same answers.
+uint64_t fingerprint(const std::vector<RequestAnswer>& answers);
+
 // Mixed requests, a function of the seed: greedy and sampled, penalties, bias, min_tokens, logprobs, prompt
 // logprobs, stop strings and tokens, several choices, prompts with common beginnings and some that are cut
 // into chunks. usable: token ids that a prompt may have.
