@@ -41,7 +41,7 @@ void add_compute_flags(CLI::App& app, EngineArgs& a) {
        "Instruction set of the kernels: auto (the best this CPU has), avx512 or avx2 (x86-64), neon (arm64 "
        "with the dot product), reference (plain loops, any CPU, slow). On one machine all of them give the "
        "same answers, bit for bit.")
-      ->check(CLI::IsMember({"auto", "avx512", "avx2", "neon", "reference"}));
+      ->check(one_of({"auto", "avx512", "avx2", "neon", "reference"}));
   flag(app, "--device", a.device, "NAME", "",
        fmt::format(
            "The device that computes: cpu, or sim:PROFILE, a simulated accelerator that answers nonsense "
@@ -51,7 +51,7 @@ void add_compute_flags(CLI::App& app, EngineArgs& a) {
   flag(app, "--attention-backend", a.attention_backend, "NAME", "",
        "Attention alone: cpu, the kernels of --isa, or reference, plain loops, slow, to compare with. For "
        "every operation: --isa reference.")
-      ->check(CLI::IsMember({"cpu", "reference"}));
+      ->check(one_of({"cpu", "reference"}));
 }
 
 void add_cache_flags(CLI::App& app, EngineArgs& a) {
@@ -72,7 +72,7 @@ void add_cache_flags(CLI::App& app, EngineArgs& a) {
        "f16, bf16, int8 or auto, which is f16. f16 keeps three bits more of each value than bf16 at the same "
        "size; int8, with a scale for each token and head, holds almost twice the tokens and reads half the "
        "bytes, for answers a little further from exact ones (docs/performance.md).")
-      ->check(CLI::IsMember({"auto", "f16", "bf16", "int8"}));
+      ->check(one_of({"auto", "f16", "bf16", "int8"}));
   flag(app, "--context-length", a.context_length, "N", "the model's",
        "Tokens that the prompt and the answer of one request may have together. The cache is shared, so "
        "every request may use the "
@@ -103,7 +103,7 @@ void add_schedule_flags(CLI::App& app, EngineArgs& a) {
        "Order of waiting requests: lpm (longest cached prefix first; first come first served when the queue "
        "is long), fcfs, lof (longest "
        "output first), random, dfs-weight. lpm computes shared prompts once.")
-      ->check(CLI::IsMember({"lpm", "fcfs", "lof", "random", "dfs-weight"}));
+      ->check(one_of({"lpm", "fcfs", "lof", "random", "dfs-weight"}));
   flag(app, "--schedule-conservativeness", a.schedule_conservativeness, "X", "1",
        "How much room for growth is kept when a request is admitted. Raise it if many requests are "
        "retracted, lower it if the cache stays "
@@ -149,7 +149,7 @@ void add_log_flags(CLI::App& app, LogArgs& a) {
   flag(app, "--log-level", a.level, "LEVEL", "",
        "debug, info, warn or error, on stderr. info is one line per request and, while busy, one line of "
        "figures every few seconds.")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+      ->check(one_of({"debug", "info", "warn", "error"}));
 }
 
 void add_serve_flags(CLI::App& app, ServeArgs& a) {

@@ -39,7 +39,7 @@ void add_workload_flags(CLI::App& app, BenchOverlapArgs& a) {
          "Presence, frequency and repetition penalties in every request: the counts change with each token.");
   flag(app, "--sink", a.sink, "NAME", "",
        "Where tokens go: inproc (counted in this process) or http (streamed to a client over loopback).")
-      ->check(CLI::IsMember({"inproc", "http"}));
+      ->check(one_of({"inproc", "http"}));
 }
 
 // What the benchmarks of kernels have in common.
@@ -48,7 +48,7 @@ void add_kernel_flags(CLI::App& app, Args& a) {
   flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads, as in serve.")
       ->check(CLI::Range(0, 1024));
   flag(app, "--isa", a.isa, "NAME", "", "Instruction set of the kernels, as in serve.")
-      ->check(CLI::IsMember({"auto", "avx512", "avx2", "neon", "reference"}));
+      ->check(one_of({"auto", "avx512", "avx2", "neon", "reference"}));
   toggle(app, "--json", a.json, "off",
          "One JSON object per row instead of a table; the first is the machine.");
 }
@@ -95,7 +95,7 @@ void add_bench_sampling_flags(CLI::App& app, BenchSamplingArgs& a) {
        "What the requests ask for: greedy, temperature, top-p, top-p-flat, penalties, logprobs "
        "(docs/performance.md).")
       ->delimiter(',')
-      ->check(CLI::IsMember(sampling_kinds()));
+      ->check(one_of(sampling_kinds()));
   flag(app, "--threads", a.threads, "N", "physical cores", "Compute threads.")->check(CLI::Range(1, 1024));
   toggle(app, "--json", a.json, "off", "One JSON object per row instead of a table.");
 }
@@ -105,7 +105,7 @@ void add_bench_kernels_flags(CLI::App& app, BenchKernelsArgs& a) {
   flag(app, "--types", a.types, "TYPE,...", "all",
        fmt::format("Formats of the weights: {}.", fmt::join(defaults.types, ", ")))
       ->delimiter(',')
-      ->check(CLI::IsMember(defaults.types));
+      ->check(one_of(defaults.types));
   flag(app, "--m", a.m, "N,...", "1,8,32,512",
        "Rows of activations: answers that run at the same time, or tokens of a prompt.")
       ->delimiter(',')
@@ -130,7 +130,7 @@ void add_bench_attention_flags(CLI::App& app, BenchAttentionArgs& a) {
   };
   flag(app, "--types", a.types, "TYPE,...", "all", "Types of the KV cache: f16, bf16, int8.")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f16", "bf16", "int8"}));
+      ->check(one_of({"f16", "bf16", "int8"}));
   numbers("--m", a.m, "1,8,32", 4096, "Answers that run at the same time: one row of each, in decode.");
   numbers("--contexts", a.contexts, "512,2048", 1 << 20, "Positions that each of them sees.");
   numbers("--prompts", a.prompts, "512", 1 << 16, "Tokens of a prompt that is computed in one step.");

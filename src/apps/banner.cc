@@ -78,6 +78,7 @@ std::vector<std::string> start_banner(const Engine& engine, const std::vector<st
       fmt::format("  stop ids   {}", stop_ids(*parts.tokenizer)),
       fmt::format("  access     {}", has_key ? "API key asked for" : "no API key (--api-key-file)"),
   };
+  if (args.profile) lines.push_back("  profile    every operation is measured: GET /profile, and at the end");
   for (size_t i = 0; i < parts.sizing.notes.size() && i < 3; ++i)
     lines.push_back("  note       " + parts.sizing.notes[i]);
   lines.push_back("  listening  " + url);

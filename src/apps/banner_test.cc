@@ -73,6 +73,21 @@ TEST(StartBanner, NamesASimulatedDeviceInsteadOfThisMachinesThreads) {
   EXPECT_EQ(text.find("kernels"), std::string::npos) << text;
 }
 
+TEST(StartBanner, SaysThatOperationsAreMeasured) {
+  ServeArgs args;
+  args.engine.device = "sim:zero";
+  const auto engine = Engine::create(engine_options(args.engine).value()).value();
+  const auto tells = [&] {
+    const std::vector<std::string> lines = start_banner(args, *engine, {"http://127.0.0.1:1"}, false, 0.1);
+    return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.find("profile    every operation is measured") != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(tells());
+  args.profile = true;
+  EXPECT_TRUE(tells());
+}
+
 TEST(EndSummary, HasNoShareOfNothing) {
   EXPECT_EQ(end_summary({}, 0),
             "0 HTTP requests, 0 prompt tokens (0 % cached), 0 generated, peak KV 0 of 0 tokens");

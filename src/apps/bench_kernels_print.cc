@@ -1,6 +1,9 @@
 // `gapless bench kernels`: the table.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench_kernels.h"
@@ -34,6 +37,22 @@ std::vector<MatmulShape> all_shapes(const BenchKernelsArgs& args) {
     }
   }
   return shapes;
+}
+
+// An error for inputs that none of the types can have.
+Status check_inputs(const BenchKernelsArgs& args) {
+  if (args.n.size() != args.k.size())
+    return Status::invalid("--n has {} values and --k has {}: the first of both are a shape, and so on",
+                           args.n.size(), args.k.size());
+  int32_t smallest = std::numeric_limits<int32_t>::max();  // of blocks: all are powers of two
+  for (const std::string& name : args.types)
+    smallest = std::min(smallest, int32_t(dtype_info(uint32_t(type_named(name)))->block));
+  for (const int32_t k : args.k) {
+    if (k % smallest == 0) continue;
+    return Status::invalid("--k {}: {} can only have multiples of {}", k, fmt::join(args.types, ", "),
+                           smallest);
+  }
+  return {};
 }
 
 std::vector<MatmulSpeed> measure_all(KernelBench& bench, const std::vector<MatmulShape>& shapes) {
@@ -91,11 +110,7 @@ void print_row(const BenchKernelsArgs& args, const MatmulShape& s, const MatmulS
 }  // namespace
 
 int run_bench_kernels(const BenchKernelsArgs& args) {
-  if (args.n.size() != args.k.size())
-    return fail(kExitUsage,
-                Status::invalid("--n has {} values and --k has {}: the first of both are a shape, "
-                                "and so on",
-                                args.n.size(), args.k.size()));
+  if (const Status status = check_inputs(args); !status.is_ok()) return fail(kExitUsage, status);
   const Result<Isa> isa = parse_isa(args.isa);
   if (!isa) return fail(kExitUsage, isa.status());
   const std::vector<MatmulShape> shapes = all_shapes(args);

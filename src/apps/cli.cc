@@ -29,17 +29,35 @@ std::string nearest_command(const CLI::App& app, const std::string& word) {
   return nearest_word(word, names);
 }
 
+// What only the script in the repository can do: it fetches and builds.
+std::string dev_command_message(const CLI::App& app, const std::string& word) {
+  static constexpr std::pair<const char*, std::string_view> kDevCommands[] = {
+      {"gapless bench", "peers"}, {"gapless", "build"}, {"gapless", "fmt"},
+      {"gapless", "lint"},        {"gapless", "model"}, {"gapless", "test"}};
+  const std::string name = full_name(app);
+  for (const auto& [parent, command] : kDevCommands) {
+    if (name != parent || word != command) continue;
+    const std::string called = fmt::format("{} {}", name, word);
+    return fmt::format("`{}` is a command of the script in the repository: ./dev{}", called,
+                       called.substr(called.find(' ')));
+  }
+  return {};
+}
+
 // `bench overlp`: taken for the FILE of a command that has subcommands too. Empty: there is no such mistake.
 std::string mistyped_command_message(const CLI::App& app) {
   const CLI::Option* option = app.get_option_no_throw("FILE");
   if (!option || option->results().empty()) return {};
   const std::string file = option->results().front(), near = nearest_command(app, file);
   std::error_code error;
-  if (near.empty() || std::filesystem::exists(file, error)) return {};
+  if (std::filesystem::exists(file, error)) return {};
+  if (const std::string text = dev_command_message(app, file); !text.empty()) return text;
+  if (near.empty()) return {};
   return fmt::format("there is no file '{}': did you mean `{} {}`?", file, full_name(app), near);
 }
 
 std::string unknown_argument_message(const CLI::App& app, const std::string& argument) {
+  if (const std::string text = dev_command_message(app, argument); !text.empty()) return text;
   const bool is_flag = argument.starts_with("-");
   const std::string near = is_flag ? nearest_flag(app, argument) : nearest_command(app, argument);
   return fmt::format("unknown {} '{}'{}", is_flag ? "flag" : "argument", argument,
@@ -101,8 +119,9 @@ Cli::Cli() {
       selftest);
   CLI::App* bench_app = app.add_subcommand("bench",
                                            "Measure a model's speed; `bench serve` loads a running server, "
-                                           "`bench overlap` compares the two loops, "
-                                           "`bench kernels` measures matmuls, `bench attention` attention.");
+                                           "`bench overlap` compares the two loops, `bench kernels` "
+                                           "measures matmuls, `bench attention` attention, "
+                                           "`bench sampling` the sampler.");
   add_bench_serve_flags(*bench_app->add_subcommand("serve", "Load a running server and measure it."),
                         bench_serve);
   add_bench_overlap_flags(

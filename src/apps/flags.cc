@@ -1,5 +1,7 @@
 #include "apps/flags.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -38,6 +40,17 @@ Result<int64_t> parse_bytes(const std::string& text) {
 
 CLI::Validator byte_size() {
   return CLI::Validator([](std::string& text) { return parse_bytes(text).status().message(); }, "", "size");
+}
+
+CLI::Validator one_of(std::vector<std::string> names) {
+  return CLI::Validator(
+      [names = std::move(names)](std::string& text) {
+        if (std::find(names.begin(), names.end(), text) != names.end()) return std::string();
+        const std::string near = nearest_word(text, names);
+        return fmt::format("'{}' is none of {}{}", text, fmt::join(names, ", "),
+                           near.empty() ? "" : fmt::format(": did you mean {}?", near));
+      },
+      "", "name");
 }
 
 CLI::Validator not_empty() {

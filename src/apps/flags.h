@@ -16,6 +16,8 @@ Result<int64_t> parse_bytes(const std::string& text);
 
 // What CLI11 calls for a value; an empty string means it is fine.
 CLI::Validator byte_size();
+// One of the names; the error lists them, and names the nearest.
+CLI::Validator one_of(std::vector<std::string> names);
 // For values whose emptiness would be read as "not given", as when a script's variable is not set.
 CLI::Validator not_empty();
 

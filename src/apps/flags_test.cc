@@ -76,6 +76,12 @@ TEST(Cli, AMistypedWordIsAnsweredWithTheNearest) {
       {{"bench", "overlp", "--pairs", "3"}, "did you mean `gapless bench overlap`?"},
       {{"bench", "srve"}, "did you mean `gapless bench serve`?"},
       {{"selftst"}, "did you mean selftest?"},
+      {{"bench", "peers", "--quick"}, "in the repository: ./dev bench peers"},
+      {{"model", "smollm2"}, "in the repository: ./dev model"},
+      {{"serve", "x.gguf", "--attention-backend", "referense"}, "did you mean reference?"},
+      {{"serve", "x.gguf", "--kv-cache-dtype", "f61"}, "'f61' is none of f16, bf16"},
+      {{"serve", "x.gguf", "--kv-cache-dtype", "fb16"}, "did you mean bf16?"},
+      {{"bench", "kernels", "--types", "Q4_K,Q4_9"}, "'Q4_9' is none of Q4_0, "},
       {{"serve", "--device", "sim:h100-llama3-8"}, "did you mean sim:h100-llama3-8b?"},
       {{"serve", "--device", "cpu-smollm2"}, "did you mean sim:cpu-smollm2?"},
       {{"selftest", "--device", "zreo"}, "did you mean sim:zero?"},
@@ -111,6 +117,12 @@ TEST(Cli, AnEmptyKeyIsRefused) {
   std::string text;
   EXPECT_EQ(run({"serve", "x.gguf", "--api-key", ""}, &text), kExitUsage);
   EXPECT_NE(text.find("--api-key: the value is empty"), std::string::npos) << text;
+}
+
+TEST(Cli, BenchKernelsSaysWhichInputsAreTooFew) {
+  std::string text;
+  EXPECT_EQ(run({"bench", "kernels", "--types", "Q4_K,Q4_1", "--k", "100", "--n", "16"}, &text), kExitUsage);
+  EXPECT_NE(text.find("--k 100: Q4_K, Q4_1 can only have multiples of 32"), std::string::npos) << text;
 }
 
 TEST(Cli, WrongUseExitsWithTwo) {
