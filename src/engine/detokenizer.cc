@@ -81,6 +81,7 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
 
   ChoiceDelta event{
       .index = delta.choice, .text = advance_text(state, choice, delta), .tokens = {}, .finish = {}};
+  event.embedding = std::move(delta.embedding);
   if (delta.token) event.tokens.push_back(token_text(*delta.token, skip_special));
   if (delta.finish) {
     choice.ended = true;

@@ -37,6 +37,9 @@ struct TextPrompt {
 };
 using Prompt = std::variant<TextPrompt, std::vector<int32_t>, ChatPrompt>;
 
+// Which hidden states of a prompt its embedding is made of: the last one, or the mean of all.
+enum class Pooling : uint8_t { kLast, kMean };
+
 // One prompt with n answers. A list of prompts is several of these.
 struct GenerateRequest {
   Prompt prompt;
@@ -51,6 +54,7 @@ struct GenerateRequest {
   bool want_prompt_text = false;  // Accepted carries the prompt's text per token (echo)
   bool want_prompt_logprobs = false;
   std::string cache_salt;
+  std::optional<Pooling> embedding;  // instead of an answer; max_tokens is 0, n is 1
   std::optional<GrammarSpec> grammar;  // what the answer is limited to
   std::string grammar_field;           // what the client calls it, for errors
 };
@@ -89,6 +93,7 @@ struct ChoiceDelta {
   std::vector<TokenText>
       tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
   std::optional<Finish> finish;  // in the last delta of the choice
+  std::vector<float> embedding = {};  // with the finish, where one is wanted: ModelFacts::embedding_dim of them
 };
 // After the last delta of all choices: the request is gone.
 struct Done {
@@ -115,6 +120,7 @@ struct ModelFacts {
   int32_t vocab_size = 0;
   int32_t context_length = 0;          // what a request may use here
   int32_t trained_context_length = 0;  // what the model was made for
+  int32_t embedding_dim = 0;           // 0: the model gives no embeddings
   bool has_chat_template = false;
 };
 

@@ -84,6 +84,10 @@ GenerateRequest random_request(Random& random, const std::vector<std::vector<int
   if (random.chance(15)) {
     r.want_prompt_logprobs = true;
     s.top_logprobs = random.range(0, 3);
+  } else if (random.chance(20)) {
+    r.embedding = random.one_of({Pooling::kLast, Pooling::kMean});
+    r.max_tokens = s.min_tokens = 0;
+    r.n = 1;
   }
   return r;
 }
@@ -153,11 +157,12 @@ std::string describe(const GenerateRequest& r) {
   std::string text = fmt::format(
       "prompt {} max_tokens {} n {} temperature {} top_k {} top_p {} min_p {} seed {} repetition {} "
       "frequency {} "
-      "presence {} min_tokens {} ignore_eos {} top_logprobs {} prompt_logprobs {} stops {} stop ids {}",
+      "presence {} min_tokens {} ignore_eos {} top_logprobs {} prompt_logprobs {} stops {} stop ids {} "
+      "embedding {}",
       std::get<std::vector<int32_t>>(r.prompt).size(), *r.max_tokens, r.n, s.temperature, s.top_k, s.top_p,
       s.min_p, r.seed.value_or(0), s.repetition_penalty, s.frequency_penalty, s.presence_penalty,
       s.min_tokens, s.ignore_eos, s.top_logprobs, r.want_prompt_logprobs, r.stop.size(),
-      s.stop_token_ids.size());
+      s.stop_token_ids.size(), r.embedding ? int(*r.embedding) : -1);
   for (const auto& [id, bias] : s.logit_bias) text += fmt::format(" bias {}:{}", id, bias);
   return text;
 }
@@ -171,6 +176,7 @@ void expect_equal(const Outcome& got, const Outcome& want, const std::string& wh
     ASSERT_EQ(got.answers[c].text, want.answers[c].text) << where << " choice " << c;
     ASSERT_EQ(got.answers[c].finish, want.answers[c].finish) << where << " choice " << c;
     ASSERT_EQ(got.answers[c].logprob_bits, want.answers[c].logprob_bits) << where << " choice " << c;
+    ASSERT_EQ(got.answers[c].embedding_bits, want.answers[c].embedding_bits) << where << " choice " << c;
   }
   ASSERT_EQ(got.prompt_logprob_bits, want.prompt_logprob_bits) << where;
   ASSERT_EQ(got.usage.completion_tokens, want.usage.completion_tokens) << where;

@@ -49,6 +49,8 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   out->stop = request.stop;
   out->skip_special_tokens = request.skip_special_tokens;
   out->prompt_logprob_begin = request.want_prompt_logprobs ? 0 : -1;
+  if (request.embedding)
+    out->embed_begin = *request.embedding == Pooling::kLast ? int32_t(ids.size()) - 1 : 0;
   out->cache_namespace = request.cache_salt;
   out->arrival = Clock::now();
   Accepted accepted = describe(request, ids);

@@ -107,6 +107,7 @@ ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const Mo
           .vocab_size = config.vocab_size,
           .context_length = parts.sizing.scheduler.context_length,
           .trained_context_length = config.context_length,
+          .embedding_dim = config.embedding_dim,
           .has_chat_template = parts.chat_template != nullptr};
 }
 

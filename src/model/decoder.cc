@@ -72,7 +72,26 @@ void DecoderModel::logits(OpList& ops, const OpTable& table, const ForwardInputs
   CHECK_LE(cap, workspace_.max_rows);
   CHECK(ld >= head_.padded_n(), "rows of {} floats for {} logits", ld, head_.padded_n());
   const Rows rows{in.n_logit_rows, begin, cap};
-  const bool q8 = head_.quantised();
+  push_output_norm(ops, table, in, rows, head_.quantised());
+  table.matmul(ops, {.rows = rows,
+                     .x_f32 = workspace_.act_f32,
+                     .ldx = workspace_.ld_act,
+                     .x_q8 = workspace_.act_q8,
+                     .w = head_,
+                     .y = logits,
+                     .ldy = ld,
+                     .add = false,
+                     .label = head_label_.c_str()});
+}
+
+HiddenStates DecoderModel::hidden_states(OpList& ops, const OpTable& table, const ForwardInputs& in) {
+  CHECK_LE(in.max_rows, workspace_.max_rows);
+  push_output_norm(ops, table, in, {in.n_logit_rows, 0, in.max_rows}, false);
+  return {workspace_.act_f32, workspace_.ld_act};
+}
+
+void DecoderModel::push_output_norm(OpList& ops, const OpTable& table, const ForwardInputs& in,
+                                    const Rows& rows, bool q8) {
   table.rms_norm(ops, {.rows = rows,
                        .gather = in.logit_rows,
                        .x = workspace_.x,
@@ -85,15 +104,6 @@ void DecoderModel::logits(OpList& ops, const OpTable& table, const ForwardInputs
                                .dim = config_.dim},
                        .residual = nullptr,
                        .ld_residual = 0});
-  table.matmul(ops, {.rows = rows,
-                     .x_f32 = workspace_.act_f32,
-                     .ldx = workspace_.ld_act,
-                     .x_q8 = workspace_.act_q8,
-                     .w = head_,
-                     .y = logits,
-                     .ldy = ld,
-                     .add = false,
-                     .label = head_label_.c_str()});
 }
 
 }  // namespace gapless

@@ -18,6 +18,7 @@ class DecoderModel : public Model {
   Status reserve(Device& device, int32_t max_rows) override;
   void logits(OpList& ops, const OpTable& table, const ForwardInputs& in, int32_t begin, int32_t cap,
               float* logits, int64_t ld) override;
+  HiddenStates hidden_states(OpList& ops, const OpTable& table, const ForwardInputs& in) override;
 
  protected:
   // Reads the config and the norm's epsilon, plans embedding, output head and final norm, then the layers by
@@ -35,6 +36,8 @@ class DecoderModel : public Model {
 
  private:
   Status load_ropes(Device& device);
+  // The final norm of some of the logit rows, as int8 for a quantised head or as float32.
+  void push_output_norm(OpList& ops, const OpTable& table, const ForwardInputs& in, const Rows& rows, bool q8);
 
   ModelConfig config_;
   float eps_ = 0;

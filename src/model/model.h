@@ -19,6 +19,7 @@ struct ModelConfig {
   std::string name;          // general.name of the file
   int32_t n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, vocab_size = 0;
   int32_t context_length = 0;
+  int32_t embedding_dim = 0;  // elements of a hidden state; 0: the model gives none
   int64_t max_kv_tokens = 0;  // what fits the machine that a simulated model stands for; 0: memory decides
   int64_t n_params = 0;
   std::string quantisation;  // "Q4_1": the type of most weight bytes
@@ -59,6 +60,12 @@ struct KvView {
   }
 };
 
+// Rows of floats in a model's scratch memory, until the next op of the model.
+struct HiddenStates {
+  const float* rows;
+  int64_t ld;
+};
+
 // Forward thread only, after construction.
 class Model {
  public:
@@ -73,6 +80,11 @@ class Model {
   // >= vocab_size rounded up to 16. cap <= the max_rows of reserve().
   virtual void logits(OpList& ops, const OpTable& table, const ForwardInputs& in, int32_t begin, int32_t cap,
                       float* logits, int64_t ld) = 0;
+  // Appends the final norm of the logit rows of the same step, of which there are at most in.max_rows: what
+  // the output head would read, in float32, row i of logit row i. Not where embedding_dim is 0.
+  virtual HiddenStates hidden_states(OpList&, const OpTable&, const ForwardInputs&) {
+    CHECK(false, "{} gives no hidden states", config().architecture);
+  }
 };
 
 }  // namespace gapless

@@ -106,6 +106,7 @@ Result<ModelConfig> read_model_config(const GgufFile& file) {
   const ArchKeys keys(file, c.architecture);
   ASSIGN_OR_RETURN(c.n_layers, keys.get_int("block_count", 1, kMaxLayers));
   ASSIGN_OR_RETURN(c.dim, keys.get_int("embedding_length", 1, kMaxWidth));
+  c.embedding_dim = c.dim;
   ASSIGN_OR_RETURN(c.ffn_dim, keys.get_int("feed_forward_length", 1, kMaxWidth));
   ASSIGN_OR_RETURN(c.context_length, keys.get_int("context_length", 1, 1 << 30));
   RETURN_IF_ERROR(read_heads(keys, file, c));

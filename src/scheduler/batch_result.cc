@@ -62,7 +62,9 @@ void Scheduler::process_batch_result_prefill(const ScheduledRow& row, RowResult&
   if (row.emits) {
     append_token(req, result);
   } else if (row.completes) {  // max_tokens 0: the prompt is all there is
-    finish(req, {FinishReason::kLength, {}, {}}, add_delta(req));
+    TokenDelta& delta = add_delta(req);
+    delta.embedding = std::move(result.embedding);
+    finish(req, {FinishReason::kLength, {}, {}}, delta);
   }
   if (req.admitted() && config_.radix_cache) {
     memory_.tree.insert_unfinished(req.held.prefix, std::span(req.ids).first(req.kv_done), req.held.tail);

@@ -39,7 +39,8 @@ void Req::advance(ReqState to) {
 }
 
 std::span<const int32_t> Req::cacheable_ids() const {
-  return std::span(ids).first(wants_prompt_logprobs() ? 0 : ids.size() - 1);
+  if (wants_prompt_logprobs()) return {};
+  return std::span(ids).first(wants_embedding() ? size_t(request().embed_begin) : ids.size() - 1);
 }
 
 uint64_t Req::page_hash(int32_t index, int32_t page_size) {

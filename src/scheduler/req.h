@@ -43,11 +43,13 @@ struct Req {
   int32_t len() const { return int32_t(ids.size()); }
   int32_t output_len() const { return len() - prompt_len; }
   bool admitted() const { return state_ == ReqState::kPrefill || state_ == ReqState::kDecode; }
+  bool wants_embedding() const { return request().embed_begin >= 0; }
   bool wants_prompt_logprobs() const { return request().prompt_logprob_begin >= 0 && !first_delta_sent; }
   // All tokens it may emit have been launched: it ends by length in the step in flight and is not scheduled
   // again.
   bool launched_to_length() const { return launched_outputs >= params.max_tokens; }
-  // The tokens whose KV a cached prefix may replace: the last one is always computed, for its logits.
+  // The tokens whose KV a cached prefix may replace: the last one is always computed, for its logits or its
+  // hidden state.
   std::span<const int32_t> cacheable_ids() const;
   // Hash of the namespace and the ids of pages 0 .. index: equal for two requests iff they would write the
   // same page (up to collisions, which cost a step of waiting and nothing else).

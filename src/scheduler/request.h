@@ -32,6 +32,9 @@ struct Request {
   int32_t prompt_logprob_begin =
       -1;  // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of
            // them); such a request does not read the prefix cache (it may fill it)
+  int32_t embed_begin = -1;  // >= 0: an embedding is wanted, the mean hidden state of the prompt's positions
+                             // embed_begin .. end; what it needs is not read from the prefix cache, which
+                             // holds no hidden states. params.max_tokens is 0
   std::shared_ptr<const Grammar> grammar;  // null: none. One matcher per choice
   std::string cache_namespace;             // requests share cached prefixes only within one namespace
   Clock::time_point arrival{};
@@ -79,6 +82,7 @@ struct TokenDelta {
   // ended the answer.
   int64_t visible_bytes = 0;
   std::optional<Finish> finish;
+  std::vector<float> embedding;  // with the finish, where one is wanted
 
   // With a choice's first delta.
   bool first = false;

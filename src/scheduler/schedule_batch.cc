@@ -45,6 +45,7 @@ void ScheduleBatch::add_prefill(Req& req, int32_t n_tokens) {
   row.masked = row.emits && req.grammar;
   input_ids_.insert(input_ids_.end(), req.ids.begin() + start, req.ids.begin() + end);
   add_prompt_targets(req, row);
+  add_pooled(req, row);
   for (int32_t page = start / page_size_; (page + 1) * page_size_ <= end; page++) {
     pages_written_.push_back(req.page_hash(page, page_size_));
   }
@@ -69,6 +70,14 @@ void ScheduleBatch::add_prompt_targets(const Req& req, BatchRow& row) {
   row.targets_begin = int32_t(prompt_targets_.size());
   row.n_targets = end - begin;
   prompt_targets_.insert(prompt_targets_.end(), req.ids.begin() + begin + 1, req.ids.begin() + end + 1);
+}
+
+void ScheduleBatch::add_pooled(const Req& req, BatchRow& row) {
+  if (!req.wants_embedding()) return;
+  const int32_t end = row.start_pos + row.n_tokens;
+  row.pool_begin = req.request().embed_begin;
+  row.n_pooled = std::clamp(end - row.pool_begin, 0, row.n_tokens);
+  row.embeds = end == req.prompt_len;
 }
 
 void ScheduleBatch::reserve_rows(size_t more) {

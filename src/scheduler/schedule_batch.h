@@ -59,6 +59,7 @@ class ScheduleBatch {
 
  private:
   void add_prompt_targets(const Req& req, BatchRow& row);
+  static void add_pooled(const Req& req, BatchRow& row);
 
   int32_t page_size_;
   std::vector<ScheduledRow> rows_;

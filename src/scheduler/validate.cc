@@ -63,6 +63,11 @@ Status validate(const SchedulerConfig& config, const Request& request) {
                            request.prompt_logprob_begin, prompt)
         .with_param("logprobs");
   }
+  if (request.embed_begin < -1 || request.embed_begin >= prompt ||
+      (request.embed_begin >= 0 && params.max_tokens > 0)) {
+    return Status::invalid("an embedding from position {} on, the prompt has {} tokens, max_tokens is {}",
+                           request.embed_begin, prompt, params.max_tokens);
+  }
   return check_lengths(config, prompt, params.max_tokens);
 }
 

@@ -27,6 +27,7 @@ struct Choice {
   std::vector<TokenText>
       tokens;  // logprobs wanted: all of them; streamed completions: those whose text is held
   int64_t n_tokens = 0;
+  std::vector<float> embedding;
   std::optional<Finish> finish;
   bool opened = false;           // streamed: its first chunk has been written
   TextOffsets offsets;           // completions: of echoed prompt and answer
@@ -59,6 +60,8 @@ class AnswerFormat {
   // The object name of chunks, for the chunk that carries the usage alone.
   virtual const char* chunk_object() const = 0;
   virtual bool wants_tokens() const = 0;
+  // Whether one answer that fails fails all of them.
+  virtual bool whole_or_nothing() const { return false; }
 };
 
 }  // namespace gapless

@@ -14,17 +14,6 @@ namespace {
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxCacheSaltBytes = 256;
 
-void read_model(FieldReader& fields, const ModelFacts& model, bool strict) {
-  std::string name = model.id;
-  fields.string("model", name);
-  if (fields.failed() || !strict || name == model.id) return;
-  fields.fail(
-      Status(StatusCode::kNotFound, fmt::format("the model '{}' does not exist here; this server serves '{}'",
-                                                printable(name), model.id))
-          .with_param("model")
-          .with_error_code("model_not_found"));
-}
-
 void read_stream(FieldReader& fields, GenerationPlan& plan) {
   fields.boolean("stream", plan.stream);
   const json* options = fields.find("stream_options");
@@ -136,6 +125,25 @@ void read_lengths(FieldReader& fields, int32_t min_max_tokens, GenerateRequest& 
 
 }  // namespace
 
+void read_model(FieldReader& fields, const ModelFacts& model, bool strict) {
+  std::string name = model.id;
+  fields.string("model", name);
+  if (fields.failed() || !strict || name == model.id) return;
+  fields.fail(
+      Status(StatusCode::kNotFound, fmt::format("the model '{}' does not exist here; this server serves '{}'",
+                                                printable(name), model.id))
+          .with_param("model")
+          .with_error_code("model_not_found"));
+}
+
+void read_cache_salt(FieldReader& fields, GenerateRequest& request) {
+  fields.string("cache_salt", request.cache_salt);
+  // Kept as long as a page that was computed under it is cached.
+  if (request.cache_salt.size() > kMaxCacheSaltBytes)
+    fields.fail("cache_salt", fmt::format("cache_salt has {} bytes, at most {} are allowed",
+                                          request.cache_salt.size(), kMaxCacheSaltBytes));
+}
+
 void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
                         GenerationPlan& plan) {
   read_model(fields, model, limits.strict_model);
@@ -158,11 +166,7 @@ void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t 
   fields.boolean("ignore_eos", p.ignore_eos);
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.integers("stop_token_ids", 0, model.vocab_size - 1, 128, p.stop_token_ids);
-  fields.string("cache_salt", request.cache_salt);
-  // Kept as long as a page that was computed under it is cached.
-  if (request.cache_salt.size() > kMaxCacheSaltBytes)
-    fields.fail("cache_salt", fmt::format("cache_salt has {} bytes, at most {} are allowed",
-                                          request.cache_salt.size(), kMaxCacheSaltBytes));
+  read_cache_salt(fields, request);
   std::optional<int64_t> seed;
   fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), seed);
   if (seed) request.seed = static_cast<uint64_t>(*seed);

@@ -11,6 +11,9 @@ inline constexpr int32_t kMaxChoices = 128;          // n
 inline constexpr size_t kMaxStopStrings = 16;        // OpenAI allows 4; clients of other servers send more
 inline constexpr size_t kMaxStopStringBytes = 1024;  // each
 
+// A name that is not the served model's is a 404, if `strict`.
+void read_model(FieldReader& fields, const ModelFacts& model, bool strict);
+void read_cache_salt(FieldReader& fields, GenerateRequest& request);
 // model, n, stream, stream_options, and what would be wrong to ignore.
 void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
                         GenerationPlan& plan);

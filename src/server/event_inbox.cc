@@ -82,6 +82,7 @@ void EventInbox::add_delta(int32_t prompt, ChoiceDelta delta) {
   waiting->text += delta.text;
   std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(waiting->tokens));
   if (delta.finish) waiting->finish = std::move(delta.finish);
+  if (!delta.embedding.empty()) waiting->embedding = std::move(delta.embedding);
 }
 
 void EventInbox::measure(int32_t prompt, const ChoiceDelta& delta) {

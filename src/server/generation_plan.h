@@ -17,6 +17,7 @@ struct GenerationPlan {
   bool include_usage = false;
   bool continuous_usage = false;
   const char* id_prefix = "";
+  const char* prompt_field = "prompt";  // what a message about the prompt is about
   std::unique_ptr<AnswerFormat> format;
 };
 
@@ -32,6 +33,8 @@ using PlanParser = std::function<Result<GenerationPlan>(const JsonBody& body, co
 
 Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts& model,
                                           const RequestLimits& limits);
+Result<GenerationPlan> parse_embedding_request(const JsonBody& body, const ModelFacts& model,
+                                               const RequestLimits& limits);
 Result<GenerationPlan> parse_completion_request(const JsonBody& body, const ModelFacts& model,
                                                 const RequestLimits& limits);
 

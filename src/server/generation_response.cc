@@ -15,7 +15,8 @@ namespace {
 // A body up to this size is parsed at once (about a millisecond); a larger one would hold up every other
 // connection.
 constexpr size_t kInlineParseBytes = 64 << 10;
-// The same for an answer: tokens and alternatives whose logprobs are written, 100 bytes each or so.
+// The same for an answer: tokens and alternatives whose logprobs are written, 100 bytes each or so, and the
+// numbers of embeddings.
 constexpr size_t kInlineFormatTokens = 10'000;
 
 const char* reason_name(const std::optional<Finish>& finish) {
@@ -132,12 +133,18 @@ void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents e
   } else if (events.failed) {
     prompt.ended = true;
     if (!prompt.accepted) {
-      if (broken_.is_ok()) broken_ = events.failed->status;  // one prompt that is refused refuses the request
+      if (broken_.is_ok()) broken_ = in_field(events.failed->status);  // one prompt that is refused refuses the request
       return;
     }
     prompt.usage = seen_usage(index);
     fail_open_choices(index, events.failed->status);
   }
+}
+
+// The engine calls every prompt that.
+Status GenerationResponse::in_field(const Status& status) const {
+  if (status.param() != "prompt") return status;
+  return Status(status).with_param(plan_->value().prompt_field);
 }
 
 void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
@@ -156,6 +163,7 @@ void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
   if (delta.finish) choice.finish = delta.finish;
   if (plan_->value().stream) return stream_delta(choice, delta);
   choice.text += delta.text;
+  choice.embedding = std::move(delta.embedding);
   if (!plan_->value().format->wants_tokens()) return;
   std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(choice.tokens));
 }
@@ -176,7 +184,7 @@ void GenerationResponse::fail_open_choices(size_t prompt, const Status& status) 
 // that the others are not lost.
 void GenerationResponse::fail_choice(Choice& choice, const Status& status) {
   choice.finish = Finish{FinishReason::kError, {}, status};
-  if (choices_.size() == 1) {
+  if (choices_.size() == 1 || plan_->value().format->whole_or_nothing()) {
     if (broken_.is_ok()) broken_ = status;
     return;
   }
@@ -233,6 +241,7 @@ PendingResponse::Part GenerationResponse::whole_part() {
 bool GenerationResponse::is_large() const {
   size_t tokens = 0;
   for (const Choice& choice : choices_) {
+    tokens += choice.embedding.size();
     for (const auto* list : {&choice.tokens, &choice.prompt->scored.tokens}) {
       for (const TokenText& token : *list) tokens += 1 + token.top.size();
     }

@@ -39,6 +39,7 @@ class GenerationResponse final : public PendingResponse,
   void receive_prompt(size_t index, EventInbox::PromptEvents events);
   void receive_delta(Choice& choice, ChoiceDelta delta);
   void stream_delta(Choice& choice, const ChoiceDelta& delta);
+  Status in_field(const Status& status) const;
   void fail_open_choices(size_t prompt, const Status& status);
   void fail_choice(Choice& choice, const Status& status);
   void abort_running();

@@ -162,9 +162,13 @@ JsonWriter& JsonWriter::integer(int64_t value) {
 }
 
 JsonWriter& JsonWriter::logprob(float value) {
+  return number(std::isfinite(value) ? value : kLogprobFloor);
+}
+
+JsonWriter& JsonWriter::number(float value) {
+  if (!std::isfinite(value)) return null();
   separate();
-  const float finite = std::isfinite(value) ? value : kLogprobFloor;
-  fmt::format_to(std::back_inserter(out_), "{}", finite);
+  fmt::format_to(std::back_inserter(out_), "{}", value);
   return *this;
 }
 

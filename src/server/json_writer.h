@@ -28,6 +28,7 @@ class JsonWriter {
   JsonWriter& string(std::string_view value);
   JsonWriter& integer(int64_t value);
   JsonWriter& logprob(float value);  // the shortest text that reads back as the same float
+  JsonWriter& number(float value);   // the same; null where it is not finite
   JsonWriter& boolean(bool value);
   JsonWriter& null();
   JsonWriter& raw(std::string_view json);  // a value that is JSON already

@@ -27,6 +27,7 @@ Reply generate(Call call) {
 constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", Who::kClients, When::kLoaded, generate<parse_chat_request>},
     {"POST", "/v1/completions", Who::kClients, When::kLoaded, generate<parse_completion_request>},
+    {"POST", "/v1/embeddings", Who::kClients, When::kLoaded, generate<parse_embedding_request>},
     {"GET", "/v1/models", Who::kClients, When::kLoaded, list_models},
     {"GET", "/v1/models/{id}", Who::kClients, When::kLoaded, show_model},
     {"POST", "/tokenize", Who::kClients, When::kLoaded, tokenize},

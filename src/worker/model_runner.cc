@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/pooling.h"
+
 namespace gapless {
 namespace {
 
@@ -28,8 +30,13 @@ class Launch : public LaunchState {
       for (RowResult& r : result.rows) r.status = RowStatus::kFailed;
       return result;
     }
-    for (size_t i = 0; i < batch.rows.size(); i++)
+    const float* embedding = step_->host_embeddings;
+    for (size_t i = 0; i < batch.rows.size(); i++) {
       collect_row(batch.rows[i], step_->host_places[i], result.rows[i]);
+      if (!batch.rows[i].embeds) continue;
+      result.rows[i].embedding.assign(embedding, embedding + step_->limits.embedding_dim);
+      embedding += step_->limits.embedding_dim;
+    }
     return result;
   }
 
@@ -87,6 +94,12 @@ Status ModelRunner::allocate() {
   ASSIGN_OR_RETURN(slot_states_, device_.allocate(o.request_slots * sizeof(void*), MemoryKind::kDevice));
   slots_.page_table = page_table_.as<int32_t>();
   slots_.future_map = future_map_.as<FutureEntry>();
+  slots_.ld_pooled = c.embedding_dim;
+  if (c.embedding_dim > 0) {
+    ASSIGN_OR_RETURN(pooled_, device_.allocate(size_t(o.request_slots) * c.embedding_dim * sizeof(float),
+                                               MemoryKind::kDevice));
+    slots_.pooled = pooled_.as<float>();
+  }
   slots_.states = slot_states_.as<SlotState*>();  // zeroed: all null
   std::fill_n(slots_.future_map, o.request_slots, FutureEntry{});
 
@@ -98,7 +111,7 @@ Status ModelRunner::allocate() {
                    device_.allocate(size_t(logit_group_) * ld_logits_ * sizeof(float), MemoryKind::kDevice));
   ASSIGN_OR_RETURN(sampler_, Sampler::create(device_, c.vocab_size, o.eos_ids, logit_group_));
   for (auto& place : ring_) {
-    ASSIGN_OR_RETURN(place, Step::create(device_, o.limits));
+    ASSIGN_OR_RETURN(place, Step::create(device_, {o.limits.max_rows, o.limits.max_seqs, c.embedding_dim}));
   }
   stream_ = device_.create_stream();
   return model_.reserve(device_, o.limits.max_rows);
@@ -140,6 +153,9 @@ void ModelRunner::check_batch(const ModelWorkerBatch& batch) const {
     CHECK_LE(r.start_pos + r.n_tokens, options_.max_pages_per_request * options_.page_size);
     CHECK(r.n_targets == 0 || r.prompt_logprob_begin + r.n_targets <= r.start_pos + r.n_tokens, "targets {}",
           r.n_targets);
+    CHECK(r.n_pooled == 0 || (slots_.pooled && r.n_pooled <= r.n_tokens && !r.emits && r.n_targets == 0 &&
+                              r.pool_begin <= r.start_pos + r.n_tokens - r.n_pooled),
+          "slot {} pools {} of {} tokens", r.slot, r.n_pooled, r.n_tokens);
     CHECK(r.emits || !r.masked, "a row of slot {} waits for a mask and emits nothing", r.slot);
     tokens += r.n_tokens;
   }
@@ -233,6 +249,8 @@ void ModelRunner::push_first_step(OpList& ops, Step& step, LaunchState& launch) 
   const TakeParams take = take_params(launch);
   push_take(ops, take);
   model_.forward(ops, table_, step.inputs(step.free_rows), kv_view());
+  if (step.pooled_rows.bound > 0)
+    push_pool(ops, step, slots_, model_.hidden_states(ops, table_, step.inputs(step.pooled_rows)));
   for (int32_t begin = 0; begin < step.free_rows.bound; begin += logit_group_) {
     push_head(ops, step, step.free_rows, begin);
     push_sampler(ops, step, step.free_rows, begin);
@@ -275,6 +293,7 @@ void ModelRunner::push_results(OpList& ops, const Step& step, const TakeParams& 
   device_.push_copy(ops, step.host_places, step.places, rows * sizeof(Step::RowPlace));
   if (logit_rows > 0)
     device_.push_copy(ops, step.host_results, step.results, logit_rows * sizeof(SampleResult));
+  push_embedding_copies(device_, ops, step, slots_);
 }
 
 PendingForward ModelWorker::forward_batch_generation(Frozen<ModelWorkerBatch> batch) {

@@ -71,7 +71,7 @@ class ModelRunner {
   const ModelRunnerOptions options_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Sampler> sampler_;
-  Buffer kv_memory_, page_table_, future_map_, slot_states_, logits_;
+  Buffer kv_memory_, page_table_, future_map_, slot_states_, pooled_, logits_;
   DeviceSlots slots_{};
   int64_t kv_layer_stride_ = 0;  // bytes
   int32_t logit_group_ = 0;      // rows of logits held at once

@@ -54,6 +54,11 @@ struct BatchRow {
   int32_t targets_begin =
       0;  // into prompt_targets: one target per such position that has a next prompt token
   int32_t n_targets = 0;
+  // Embeddings: the hidden states of the row's last n_pooled positions are added to its slot's sum, which
+  // begins anew at position pool_begin of the sequence.
+  int32_t pool_begin = -1;
+  int32_t n_pooled = 0;
+  bool embeds = false;  // the sum is whole after this row: its mean is wanted
   friend bool operator==(const BatchRow&, const BatchRow&) = default;
 };
 
@@ -88,6 +93,7 @@ struct RowResult {
   std::vector<TokenLogprob> top;       // descending
   std::vector<float> prompt_logprobs;  // n_targets of them
   std::vector<std::vector<TokenLogprob>> prompt_top;
+  std::vector<float> embedding;  // of a row that embeds
 };
 
 struct BatchResult {

@@ -40,6 +40,7 @@ size_t carve_host(Step& s, std::byte* base) {
   Carver c(base);
   s.host_results = c.take<SampleResult>(s.limits.max_rows);
   s.host_places = c.take<Step::RowPlace>(s.limits.max_seqs);
+  s.host_embeddings = c.take<float>(size_t(s.limits.max_seqs) * s.limits.embedding_dim);
   return c.used();
 }
 
@@ -56,7 +57,7 @@ class Taker {
       s_.places[i] = {RowStatus::kOk, n_free_, -1};
       take_row(batch_.rows[i], s_.places[i]);
     }
-    *s_.counts = {n_rows_, n_tiles_, n_free_, n_masked_, 0};
+    *s_.counts = {n_rows_, n_tiles_, n_free_, n_masked_, n_pooled_, 0};
   }
 
  private:
@@ -101,6 +102,8 @@ class Taker {
       const int32_t at = row_begin + row.prompt_logprob_begin - row.start_pos + t;
       add_logit_row(s_.free_rows, n_free_, at, {row.slot, batch_.prompt_targets[row.targets_begin + t]});
     }
+    for (int32_t at = n_rows_ - row.n_pooled; at < n_rows_; at++)
+      s_.logit_rows[s_.pooled_rows.first + n_pooled_++] = at;
     if (!row.emits) return;
     place.sampled = row.masked ? add_logit_row(s_.masked_rows, n_masked_, n_rows_ - 1, {row.slot, kSampleRow})
                                : add_logit_row(s_.free_rows, n_free_, n_rows_ - 1, {row.slot, kSampleRow});
@@ -116,7 +119,7 @@ class Taker {
   const TakeParams& p_;
   Step& s_;
   const ModelWorkerBatch& batch_;
-  int32_t n_rows_ = 0, n_tiles_ = 0, n_free_ = 0, n_masked_ = 0;
+  int32_t n_rows_ = 0, n_tiles_ = 0, n_free_ = 0, n_masked_ = 0, n_pooled_ = 0;
 };
 
 struct MaskParams {
@@ -186,11 +189,14 @@ void Step::reset(Frozen<ModelWorkerBatch> next, const Sampler& sampler) {
   for (const SlotInit& init : next->slot_inits) inits.push_back(sampler.prepare(init));
   free_rows = {0, 0, &counts->free_rows};
   masked_rows = {0, 0, &counts->masked_rows};
+  pooled_rows = {0, 0, &counts->pooled_rows};
   for (const BatchRow& r : next->rows) {
     free_rows.bound += r.n_targets + (r.emits && !r.masked);
     masked_rows.bound += r.masked;
+    pooled_rows.bound += r.n_pooled;
   }
   masked_rows.first = free_rows.bound;
+  pooled_rows.first = masked_rows.first + masked_rows.bound;
   batch.emplace(std::move(next));
 }
 

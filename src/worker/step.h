@@ -18,6 +18,8 @@ struct DeviceSlots {
   int64_t ld_page_table;
   FutureEntry* future_map;  // [slots]
   SlotState** states;       // [slots]; null: never used
+  float* pooled;            // [slots][ld_pooled] sums of hidden states, worker/pooling.h
+  int32_t ld_pooled;        // ModelConfig::embedding_dim
   int32_t n_slots;
 };
 
@@ -25,6 +27,7 @@ struct DeviceSlots {
 struct StepLimits {
   int32_t max_rows;  // tokens
   int32_t max_seqs;  // batch rows
+  int32_t embedding_dim = 0;
 };
 
 // A range of a step's logit rows: at most `bound` of them, of which the device counts those that live.
@@ -48,7 +51,8 @@ struct Step {
   std::optional<Frozen<ModelWorkerBatch>> batch;  // kept alive until the place is reused
   std::vector<SlotStatePtr>
       inits;  // parallel to batch->slot_inits; `take` swaps them in, former owners stay here until reuse
-  LogitRange free_rows, masked_rows;  // the sampled rows that are masked, behind all other logit rows
+  LogitRange free_rows, masked_rows;  // the sampled rows that are masked, behind all other sampled ones
+  LogitRange pooled_rows;             // whose hidden states are wanted and no logits, behind both
   SamplingInfo info;                  // set before the second step
 
   // Device memory, one value per ...
@@ -57,7 +61,7 @@ struct Step {
   int32_t* logit_rows;               // logit row: its row
   LogitRow* logit_info;              // logit row
   struct Counts {
-    int32_t rows, tiles, free_rows, masked_rows;
+    int32_t rows, tiles, free_rows, masked_rows, pooled_rows;
     uint64_t computed;  // the batch whose first step is complete
   } * counts;
 
@@ -70,6 +74,7 @@ struct Step {
   // Host memory, copied to by the step's last ops.
   SampleResult* host_results;
   RowPlace* host_places;
+  float* host_embeddings;  // [batch rows that embed][embedding_dim]
 
   ForwardInputs inputs(const LogitRange& logits) const;
   StepTag tag() const { return {int32_t((*batch)->mode), int64_t((*batch)->input_ids.size())}; }

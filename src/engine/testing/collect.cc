@@ -39,6 +39,7 @@ void CollectingSink::on_event(ResponseEvent event) {
     }
     tokens_ += delta->tokens.size();
     answer.text += delta->text;
+    for (const float x : delta->embedding) answer.embedding_bits.push_back(std::bit_cast<uint32_t>(x));
     if (delta->finish) answer.finish = finish_text(*delta->finish);
   } else if (const auto* end = std::get_if<Done>(&event)) {
     outcome_.usage = end->usage;

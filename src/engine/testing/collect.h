@@ -17,6 +17,7 @@ struct Answer {
   std::vector<int32_t> ids;
   std::vector<uint32_t> logprob_bits;  // of the tokens, then of each token's most likely ones
   std::string text;
+  std::vector<uint32_t> embedding_bits;
   std::string finish;  // "stop", "length", "abort", "error", with what matched
   bool operator==(const Answer&) const = default;
 };

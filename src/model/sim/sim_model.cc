@@ -63,23 +63,25 @@ uint64_t hash_back(const KvView& kv, int32_t slot, int32_t n, SimReadback readba
   return hash;
 }
 
-struct LogitParams {
+// What a hash is spread over: logits, or a hidden state.
+struct ReadParams {
   ForwardInputs in;
   KvView kv;
-  SimModel model;
+  SimReadback readback;
   Rows rows;
-  float* logits;
+  int32_t width;
+  float* out;
   int64_t ld;
 };
 
-int32_t chunk_per_row(const LogitParams& p) {
+int32_t chunk_per_row(const ReadParams& p) {
   return p.rows.size();
 }
-void run_logits(const LogitParams& p, int32_t i, OpContext&) {
+void run_read(const ReadParams& p, int32_t i, OpContext&) {
   const int32_t row = p.in.logit_rows[p.rows.begin + i];
-  const uint64_t hash = hash_back(p.kv, p.in.slots[row], p.in.positions[row] + 1, sim_readback(p.model));
-  float* const out = p.logits + i * p.ld;
-  for (int32_t t = 0; t < p.model.vocab_size; ++t) out[t] = sim_logit(hash, t);
+  const uint64_t hash = hash_back(p.kv, p.in.slots[row], p.in.positions[row] + 1, p.readback);
+  float* const out = p.out + i * p.ld;
+  for (int32_t t = 0; t < p.width; ++t) out[t] = sim_logit(hash, t);
 }
 
 class SimulatedModel final : public Model {
@@ -92,6 +94,7 @@ class SimulatedModel final : public Model {
     config_.n_layers = config_.dim = config_.n_heads = config_.n_kv_heads = config_.head_dim =
         config_.ffn_dim = 1;
     config_.vocab_size = model_.vocab_size;
+    config_.embedding_dim = kSimEmbeddingDim;
     config_.context_length = model_.context_length;
     config_.max_kv_tokens = model_.max_kv_tokens;
     config_.n_params = model_.matmul_params;
@@ -99,7 +102,11 @@ class SimulatedModel final : public Model {
   }
   const ModelConfig& config() const override { return config_; }
 
-  Status reserve(Device&, int32_t) override { return {}; }
+  Status reserve(Device& device, int32_t max_rows) override {
+    ASSIGN_OR_RETURN(hidden_, device.allocate(size_t(max_rows) * kSimEmbeddingDim * sizeof(float),
+                                              MemoryKind::kDevice));
+    return {};
+  }
 
   void forward(OpList& ops, const OpTable&, const ForwardInputs& in, const KvView& kv) override {
     kv_ = kv;
@@ -108,14 +115,26 @@ class SimulatedModel final : public Model {
 
   void logits(OpList& ops, const OpTable&, const ForwardInputs& in, int32_t begin, int32_t cap, float* logits,
               int64_t ld) override {
-    ops.push<chunk_per_row, run_logits>(
-        "sim_logits", LogitParams{in, kv_, model_, {in.n_logit_rows, begin, cap}, logits, ld});
+    push_read(ops, "sim_logits", in, {in.n_logit_rows, begin, cap}, model_.vocab_size, logits, ld);
+  }
+
+  HiddenStates hidden_states(OpList& ops, const OpTable&, const ForwardInputs& in) override {
+    push_read(ops, "sim_hidden", in, {in.n_logit_rows, 0, in.max_rows}, kSimEmbeddingDim, hidden_.as<float>(),
+              kSimEmbeddingDim);
+    return {hidden_.as<float>(), kSimEmbeddingDim};
   }
 
  private:
+  void push_read(OpList& ops, const char* name, const ForwardInputs& in, const Rows& rows, int32_t width,
+                 float* out, int64_t ld) {
+    ops.push<chunk_per_row, run_read>(
+        name, ReadParams{in, kv_, sim_readback(model_), rows, width, out, ld});
+  }
+
   const SimModel model_;
   ModelConfig config_;
   KvView kv_{};  // of the step that is being planned
+  Buffer hidden_;
 };
 
 }  // namespace

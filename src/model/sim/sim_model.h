@@ -21,6 +21,9 @@ Result<std::unique_ptr<Model>> load_sim(const GgufFile& file, Device& device, co
 
 std::unique_ptr<Model> make_sim_model(const SimProfile& profile);
 
+// A hidden state: the first logits of its row, all that tells one context from another.
+inline constexpr int32_t kSimEmbeddingDim = 16;
+
 // Work of a step: the weights once if there are rows, each sequence's KV up to its last position in this
 // step, and per row two FLOPs per weight and the attention to all positions up to its own.
 OpWork sim_work(const SimModel& model, const ForwardInputs& in);

@@ -30,7 +30,7 @@ class NaiveDecoder {
     }
   }
 
-  std::vector<Row> logits(std::span<const int32_t> ids) {
+  std::vector<Row> hidden(std::span<const int32_t> ids) {
     std::vector<Row> x;
     for (const int32_t id : ids) {
       Row e = embedding(id);
@@ -40,9 +40,14 @@ class NaiveDecoder {
       x.push_back(e);
     }
     for (int l = 0; l < layers_; ++l) layer(l, x);
-    std::vector<Row> out;
+    for (Row& row : x) row = norm(row, "output_norm.weight");
+    return x;
+  }
+
+  std::vector<Row> logits(std::span<const int32_t> ids) {
+    std::vector<Row> out = hidden(ids);
     const std::string head = file_.find_tensor("output.weight") ? "output.weight" : "token_embd.weight";
-    for (const Row& row : x) out.push_back(times(head, norm(row, "output_norm.weight")));
+    for (Row& row : out) row = times(head, row);
     return out;
   }
 
@@ -173,6 +178,10 @@ class NaiveDecoder {
 
 std::vector<std::vector<double>> naive_logits(const GgufFile& file, std::span<const int32_t> ids) {
   return NaiveDecoder(file).logits(ids);
+}
+
+std::vector<std::vector<double>> naive_hidden(const GgufFile& file, std::span<const int32_t> ids) {
+  return NaiveDecoder(file).hidden(ids);
 }
 
 }  // namespace gapless::testing

@@ -13,4 +13,7 @@ namespace gapless::testing {
 // Logits after each token of the sequence.
 std::vector<std::vector<double>> naive_logits(const GgufFile& file, std::span<const int32_t> ids);
 
+// What the output head reads at each token: the final norm of the hidden state.
+std::vector<std::vector<double>> naive_hidden(const GgufFile& file, std::span<const int32_t> ids);
+
 }  // namespace gapless::testing
