@@ -50,11 +50,12 @@ struct GenerateRequest {
   std::optional<uint64_t> seed;  // none: drawn at random
   int32_t n = 1;
   std::vector<std::string> stop;
+  bool include_stop = false;  // what ended the answer is part of its text
   bool skip_special_tokens = true;
   bool want_prompt_text = false;  // Accepted carries the prompt's text per token (echo)
   bool want_prompt_logprobs = false;
   std::string cache_salt;
-  std::optional<Pooling> embedding;  // instead of an answer; max_tokens is 0, n is 1
+  std::optional<Pooling> embedding;    // instead of an answer; max_tokens is 0, n is 1
   std::optional<GrammarSpec> grammar;  // what the answer is limited to
   std::string grammar_field;           // what the client calls it, for errors
 };
@@ -93,7 +94,8 @@ struct ChoiceDelta {
   std::vector<TokenText>
       tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
   std::optional<Finish> finish;  // in the last delta of the choice
-  std::vector<float> embedding = {};  // with the finish, where one is wanted: ModelFacts::embedding_dim of them
+  std::vector<float> embedding =
+      {};  // with the finish, where one is wanted: ModelFacts::embedding_dim of them
 };
 // After the last delta of all choices: the request is gone.
 struct Done {

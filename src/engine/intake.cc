@@ -47,6 +47,7 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   out->params.seed = request.seed.value_or(random_seed);
   out->n = request.n;
   out->stop = request.stop;
+  out->include_stop = request.include_stop;
   out->skip_special_tokens = request.skip_special_tokens;
   out->prompt_logprob_begin = request.want_prompt_logprobs ? 0 : -1;
   if (request.embedding)

@@ -37,7 +37,8 @@ class DecoderModel : public Model {
  private:
   Status load_ropes(Device& device);
   // The final norm of some of the logit rows, as int8 for a quantised head or as float32.
-  void push_output_norm(OpList& ops, const OpTable& table, const ForwardInputs& in, const Rows& rows, bool q8);
+  void push_output_norm(OpList& ops, const OpTable& table, const ForwardInputs& in, const Rows& rows,
+                        bool q8);
 
   ModelConfig config_;
   float eps_ = 0;

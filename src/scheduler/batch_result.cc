@@ -108,17 +108,20 @@ void Scheduler::append_token(Req& req, RowResult& result) {
 
   const TokenEnd end = ends_by_token(req.params, config_.eos_ids, index, token);
   StopMatcher& text = req.stop_matcher;
+  const bool with_end = req.request().include_stop;
+  const std::string_view added = token_bytes_->text_of(token, req.request().skip_special_tokens);
   if (end == TokenEnd::kEos || end == TokenEnd::kStopToken) {
-    req.visible_bytes = text.text_bytes();  // what was held back is text after all; the token itself is not
+    // What was held back is text after all; the token itself is not, unless it is wanted.
+    req.visible_bytes = text.text_bytes() + (with_end ? int64_t(added.size()) : 0);
     return finish(req, {FinishReason::kStop, token, {}}, delta);
   }
   if (req.grammar) {
     if (Status status = req.grammar->accept(token); !status.is_ok())
       return finish(req, {FinishReason::kError, {}, std::move(status)}, delta);
   }
-  const auto stop = text.feed(token_bytes_->text_of(token, req.request().skip_special_tokens));
+  const auto stop = text.feed(added);
   if (stop) {
-    req.visible_bytes = text.visible_bytes();
+    req.visible_bytes = with_end ? text.text_bytes() : text.visible_bytes();
     return finish(req, {FinishReason::kStop, text.stop(*stop), {}}, delta);
   }
   if (req.grammar && req.grammar->is_complete()) {

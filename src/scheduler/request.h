@@ -28,6 +28,7 @@ struct Request {
                           // computed, nothing emitted
   int32_t n = 1;
   std::vector<std::string> stop;    // raw bytes; none empty
+  bool include_stop = false;        // the stop string or token that ends an answer is part of its text
   bool skip_special_tokens = true;  // control tokens contribute no text to stop matching
   int32_t prompt_logprob_begin =
       -1;  // >= 0: logprobs of prompt tokens prompt_logprob_begin + 1 .. end (and params.top_logprobs of

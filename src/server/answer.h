@@ -27,6 +27,7 @@ struct Choice {
   std::vector<TokenText>
       tokens;  // logprobs wanted: all of them; streamed completions: those whose text is held
   int64_t n_tokens = 0;
+  double logprob_sum = 0;  // of its tokens, where the engine was asked for logprobs
   std::vector<float> embedding;
   std::optional<Finish> finish;
   bool opened = false;           // streamed: its first chunk has been written

@@ -50,6 +50,18 @@ void write_chunk_usage(JsonWriter& w, const ChunkUsage& usage) {
   if (usage.kind == ChunkUsage::Kind::kFilled) write_usage(w, usage.usage);
 }
 
+void write_token_ids(JsonWriter& w, std::span<const TokenText> tokens) {
+  w.key("token_ids").begin_array();
+  for (const TokenText& token : tokens) w.integer(token.id);
+  w.end_array();
+}
+
+void write_prompt_token_ids(JsonWriter& w, const PromptState& prompt) {
+  w.key("prompt_token_ids").begin_array();
+  for (const int32_t id : prompt.accepted->prompt_ids) w.integer(id);
+  w.end_array();
+}
+
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std::string& request_id) {
   w.key("finish_reason");
   if (!finish) {

@@ -1,6 +1,7 @@
 // Parts that the chat and completion formats share.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace gapless {
 void begin_answer(JsonWriter& w, const AnswerHeader& header, const char* object);
 void write_usage(JsonWriter& w, const Usage& usage);
 void write_chunk_usage(JsonWriter& w, const ChunkUsage& usage);
+// "token_ids": [...]; "prompt_token_ids": [...].
+void write_token_ids(JsonWriter& w, std::span<const TokenText> tokens);
+void write_prompt_token_ids(JsonWriter& w, const PromptState& prompt);
 // "finish_reason": the reason, or null; for a choice that failed among others also "error".
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std::string& request_id);
 // A token for display where text is expected: invalid UTF-8 as U+FFFD.

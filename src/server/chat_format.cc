@@ -32,9 +32,11 @@ void write_logprobs(JsonWriter& w, const std::vector<TokenText>& tokens) {
 
 struct Chunk {
   const char* role = nullptr;  // the chunk that opens the choice
-  std::string_view text;
+  std::string_view text = {};
   const std::vector<TokenText>* tokens = nullptr;  // nullptr: "logprobs": null
-  std::optional<Finish> finish;
+  const std::vector<TokenText>* token_ids =
+      nullptr;  // nullptr: not wanted; the opening chunk has the prompt's too
+  std::optional<Finish> finish = {};
 };
 
 void append_chunk(std::string& out, const AnswerHeader& header, const Choice& choice, const Chunk& chunk,
@@ -42,6 +44,7 @@ void append_chunk(std::string& out, const AnswerHeader& header, const Choice& ch
   out += kSseData;
   JsonWriter w(out);
   begin_answer(w, header, "chat.completion.chunk");
+  if (chunk.role && chunk.token_ids) write_prompt_token_ids(w, *choice.prompt);
   w.key("choices").begin_array().begin_object();
   w.key("index").integer(choice.index);
   w.key("delta").begin_object();
@@ -53,6 +56,7 @@ void append_chunk(std::string& out, const AnswerHeader& header, const Choice& ch
   } else {
     w.key("logprobs").null();
   }
+  if (chunk.token_ids) write_token_ids(w, *chunk.token_ids);
   write_finish(w, chunk.finish, header.request_id);
   w.end_object().end_array();
   write_chunk_usage(w, usage);
@@ -64,21 +68,23 @@ void append_chunk(std::string& out, const AnswerHeader& header, const Choice& ch
 
 void ChatFormat::stream_delta(const AnswerHeader& header, Choice& choice, const ChoiceDelta& delta,
                               const ChunkUsage& usage, std::string& out) const {
+  const std::vector<TokenText> none;
   if (!choice.opened) {
-    append_chunk(out, header, choice, {.role = "assistant", .text = {}, .tokens = nullptr, .finish = {}},
+    append_chunk(out, header, choice, {.role = "assistant", .token_ids = token_ids_ ? &none : nullptr},
                  usage);
     choice.opened = true;
   }
-  const bool tokens = logprobs_ && !delta.tokens.empty();
-  if (!delta.text.empty() || tokens) {
-    append_chunk(
-        out, header, choice,
-        {.role = nullptr, .text = delta.text, .tokens = tokens ? &delta.tokens : nullptr, .finish = {}},
-        usage);
+  const bool tokens = !delta.tokens.empty();
+  if (!delta.text.empty() || (tokens && wants_tokens())) {
+    append_chunk(out, header, choice,
+                 {.text = delta.text,
+                  .tokens = tokens && logprobs_ ? &delta.tokens : nullptr,
+                  .token_ids = token_ids_ ? &delta.tokens : nullptr},
+                 usage);
   }
   if (delta.finish) {
-    append_chunk(out, header, choice,
-                 {.role = nullptr, .text = {}, .tokens = nullptr, .finish = delta.finish}, usage);
+    append_chunk(out, header, choice, {.token_ids = token_ids_ ? &none : nullptr, .finish = delta.finish},
+                 usage);
   }
 }
 
@@ -87,6 +93,7 @@ std::string ChatFormat::whole(const AnswerHeader& header, std::vector<Choice>& c
   std::string out;
   JsonWriter w(out);
   begin_answer(w, header, "chat.completion");
+  if (token_ids_) write_prompt_token_ids(w, *choices.front().prompt);
   w.key("choices").begin_array();
   for (const Choice& choice : choices) {
     w.begin_object();
@@ -101,6 +108,7 @@ std::string ChatFormat::whole(const AnswerHeader& header, std::vector<Choice>& c
     } else {
       w.key("logprobs").null();
     }
+    if (token_ids_) write_token_ids(w, choice.tokens);
     write_finish(w, choice.finish, header.request_id);
     w.end_object();
   }

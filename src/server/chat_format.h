@@ -7,16 +7,16 @@ namespace gapless {
 
 class ChatFormat final : public AnswerFormat {
  public:
-  explicit ChatFormat(bool logprobs) : logprobs_(logprobs) {}
+  explicit ChatFormat(bool logprobs, bool token_ids = false) : logprobs_(logprobs), token_ids_(token_ids) {}
   void stream_delta(const AnswerHeader& header, Choice& choice, const ChoiceDelta& delta,
                     const ChunkUsage& usage, std::string& out) const override;
   std::string whole(const AnswerHeader& header, std::vector<Choice>& choices,
                     const Usage& usage) const override;
   const char* chunk_object() const override { return "chat.completion.chunk"; }
-  bool wants_tokens() const override { return logprobs_; }
+  bool wants_tokens() const override { return logprobs_ || token_ids_; }
 
  private:
-  const bool logprobs_;
+  const bool logprobs_, token_ids_;
 };
 
 }  // namespace gapless

@@ -148,7 +148,9 @@ void read_common_fields(FieldReader& fields, const ModelFacts& model, const Requ
                         GenerationPlan& plan) {
   read_model(fields, model, limits.strict_model);
   fields.integer("n", 1, kMaxChoices, plan.n);
+  plan.returned = plan.n;
   read_stream(fields, plan);
+  fields.boolean("return_token_ids", plan.return_token_ids);
   refuse_unsupported(fields);
 }
 
@@ -164,6 +166,7 @@ void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t 
   fields.number("presence_penalty", {-2, 2}, p.presence_penalty);
   fields.number("repetition_penalty", {0, 2, true}, p.repetition_penalty);
   fields.boolean("ignore_eos", p.ignore_eos);
+  fields.boolean("include_stop_str_in_output", request.include_stop);
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.integers("stop_token_ids", 0, model.vocab_size - 1, 128, p.stop_token_ids);
   read_cache_salt(fields, request);

@@ -102,6 +102,9 @@ struct Piece {
   std::span<const TokenText> tokens;
   bool with_prompt = false;
   std::optional<Finish> finish;
+  bool token_ids = false;            // wanted: those of ...
+  std::span<const TokenText> fresh;  // ... the tokens that have come, and with `first` those of the prompt
+  bool first = false;
 };
 
 void write_choice(JsonWriter& w, const AnswerHeader& header, Choice& choice, const Piece& piece,
@@ -119,6 +122,10 @@ void write_choice(JsonWriter& w, const AnswerHeader& header, Choice& choice, con
     logprobs.write(w);
   } else {
     w.key("logprobs").null();
+  }
+  if (piece.token_ids) {
+    if (piece.first) write_prompt_token_ids(w, *choice.prompt);
+    write_token_ids(w, piece.fresh);
   }
   write_finish(w, piece.finish, header.request_id);
   w.end_object();
@@ -142,7 +149,10 @@ void CompletionFormat::stream_delta(const AnswerHeader& header, Choice& choice, 
               .text_end = 0,
               .tokens = {},
               .with_prompt = echo_ && !choice.opened,
-              .finish = delta.finish};
+              .finish = delta.finish,
+              .token_ids = token_ids_,
+              .fresh = delta.tokens,
+              .first = !choice.opened};
   if (piece.with_prompt) piece.text.insert(0, choice.prompt->accepted->prompt_text);
   choice.opened = true;
   choice.shown_characters += count_characters(piece.text);
@@ -152,7 +162,7 @@ void CompletionFormat::stream_delta(const AnswerHeader& header, Choice& choice, 
       delta.finish ? choice.tokens.size() : count_placed(choice, piece.with_prompt, piece.text_end);
   piece.tokens = std::span(choice.tokens).first(placed);
   const bool arrays = logprobs_ && (piece.with_prompt || placed > 0);
-  if (piece.text.empty() && !piece.finish && !arrays) return;
+  if (piece.text.empty() && !piece.finish && !arrays && !(token_ids_ && !delta.tokens.empty())) return;
   out += kSseData;
   JsonWriter w(out);
   begin_answer(w, header, chunk_object());
@@ -176,7 +186,10 @@ std::string CompletionFormat::whole(const AnswerHeader& header, std::vector<Choi
                 .text_end = 0,
                 .tokens = choice.tokens,
                 .with_prompt = echo_,
-                .finish = choice.finish};
+                .finish = choice.finish,
+                .token_ids = token_ids_,
+                .fresh = choice.tokens,
+                .first = true};
     if (echo_) piece.text.insert(0, choice.prompt->accepted->prompt_text);
     piece.text_end = count_characters(piece.text);
     write_choice(w, header, choice, piece, logprobs_);

@@ -10,16 +10,17 @@ namespace gapless {
 
 class CompletionFormat final : public AnswerFormat {
  public:
-  CompletionFormat(bool echo, bool logprobs) : echo_(echo), logprobs_(logprobs) {}
+  CompletionFormat(bool echo, bool logprobs, bool token_ids = false)
+      : echo_(echo), logprobs_(logprobs), token_ids_(token_ids) {}
   void stream_delta(const AnswerHeader& header, Choice& choice, const ChoiceDelta& delta,
                     const ChunkUsage& usage, std::string& out) const override;
   std::string whole(const AnswerHeader& header, std::vector<Choice>& choices,
                     const Usage& usage) const override;
   const char* chunk_object() const override { return "text_completion"; }
-  bool wants_tokens() const override { return logprobs_; }
+  bool wants_tokens() const override { return logprobs_ || token_ids_; }
 
  private:
-  const bool echo_, logprobs_;
+  const bool echo_, logprobs_, token_ids_;
 };
 
 }  // namespace gapless

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "server/common_fields.h"
 #include "server/completion_format.h"
 #include "server/generation_plan.h"
@@ -11,16 +13,23 @@ constexpr size_t kMaxPrompts = 1024;
 constexpr int32_t kMaxAnswers = 1024;      // prompts x n of one request
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 
-void refuse_completion_only(FieldReader& fields, int32_t n) {
+void read_best_of(FieldReader& fields, GenerationPlan& plan) {
+  int32_t best_of = plan.n;
+  fields.integer("best_of", 1, kMaxChoices, best_of);
+  if (best_of < plan.n)
+    fields.fail("best_of", fmt::format("best_of is {}, it must be at least n, {}", best_of, plan.n));
+  if (best_of > plan.n && plan.stream)
+    fields.fail("best_of",
+                fmt::format("best_of {} with n {} cannot be streamed: which answers are the best is "
+                            "known at their end",
+                            best_of, plan.n));
+  plan.n = best_of;
+}
+
+void refuse_suffix(FieldReader& fields) {
   std::string suffix;
   fields.string("suffix", suffix);
   if (!suffix.empty()) fields.unsupported("suffix", "text can be continued, not filled in");
-  int32_t best_of = n;
-  fields.integer("best_of", 1, kMaxChoices, best_of);
-  if (best_of != n) {
-    fields.unsupported("best_of",
-                       fmt::format("only best_of equal to n is available (n is {}, best_of {})", n, best_of));
-  }
 }
 
 }  // namespace
@@ -35,19 +44,23 @@ Result<GenerationPlan> parse_completion_request(const JsonBody& body, const Mode
   read_sampling_fields(fields, model, /*min_max_tokens=*/0, request);
   fields.boolean("echo", request.want_prompt_text);
   fields.integer("logprobs", 0, limits.max_completion_logprobs, request.sampling.top_logprobs);
-  refuse_completion_only(fields, plan.n);
+  read_best_of(fields, plan);
+  refuse_suffix(fields);
   std::vector<Prompt> prompts = read_prompts(fields, "prompt", kMaxPrompts, model.vocab_size);
   if (!fields.failed() && int64_t(prompts.size()) * plan.n > kMaxAnswers) {
-    fields.fail(
-        "n", fmt::format("{} prompts x n {} are more than {} answers", prompts.size(), plan.n, kMaxAnswers));
+    const char* field = plan.n > plan.returned ? "best_of" : "n";
+    fields.fail(field, fmt::format("{} prompts x {} {} are more than {} answers", prompts.size(), field,
+                                   plan.n, kMaxAnswers));
   }
   RETURN_IF_ERROR(fields.status());
 
   const bool logprobs = request.sampling.top_logprobs >= 0;
+  if (plan.n > plan.returned)
+    request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);  // what they are compared by
   request.n = plan.n;
   request.want_prompt_logprobs = request.want_prompt_text && logprobs;
   plan.id_prefix = "cmpl-";
-  plan.format = std::make_unique<CompletionFormat>(request.want_prompt_text, logprobs);
+  plan.format = std::make_unique<CompletionFormat>(request.want_prompt_text, logprobs, plan.return_token_ids);
   for (Prompt& prompt : prompts) {
     plan.requests.push_back(request);
     plan.requests.back().prompt = std::move(prompt);

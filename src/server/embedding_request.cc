@@ -26,7 +26,8 @@ void check_dimensions(FieldReader& fields, int32_t embedding_dim) {
   fields.integer("dimensions", 1, INT32_MAX, dimensions);
   if (dimensions == embedding_dim) return;
   fields.unsupported("dimensions", fmt::format("embeddings of this model have {} elements and cannot be cut "
-                                               "to {}", embedding_dim, dimensions));
+                                               "to {}",
+                                               embedding_dim, dimensions));
 }
 
 }  // namespace

@@ -29,9 +29,10 @@ TEST(EmbeddingRequest, InputsAndDefaults) {
   EXPECT_EQ(parse(R"("input":"a","pooling":"mean")")->requests[0].embedding, Pooling::kMean);
   EXPECT_EQ(std::get<std::vector<int32_t>>(parse(R"("input":[[5,6],[7]])")->requests[0].prompt),
             (std::vector<int32_t>{5, 6}));
-  EXPECT_TRUE(parse(R"("input":[1],"encoding_format":null,"dimensions":null,"pooling":null,"normalize":null,)"
-                    R"("truncate_prompt_tokens":null,"cache_salt":null,"add_special_tokens":null,"user":null)")
-                  .is_ok());
+  EXPECT_TRUE(
+      parse(R"("input":[1],"encoding_format":null,"dimensions":null,"pooling":null,"normalize":null,)"
+            R"("truncate_prompt_tokens":null,"cache_salt":null,"add_special_tokens":null,"user":null)")
+          .is_ok());
 }
 
 TEST(EmbeddingRequest, Refusals) {

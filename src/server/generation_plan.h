@@ -13,9 +13,11 @@ namespace gapless {
 struct GenerationPlan {
   std::vector<GenerateRequest> requests;  // one per prompt, not empty
   int32_t n = 1;                          // answers per prompt
+  int32_t returned = 1;                   // of these: n, or fewer with best_of
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
+  bool return_token_ids = false;  // the format writes the ids of prompt and answer
   const char* id_prefix = "";
   const char* prompt_field = "prompt";  // what a message about the prompt is about
   std::unique_ptr<AnswerFormat> format;

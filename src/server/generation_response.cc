@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "server/answer_json.h"
 #include "server/api_error.h"
+#include "server/best_of.h"
 
 namespace gapless {
 
@@ -69,7 +70,11 @@ PendingResponse::Part GenerationResponse::take() {
   if (stage_ == Stage::kStreaming) return stream_part();
   if (!broken_.is_ok()) return refuse(broken_);
   if (all_failed()) return refuse(choices_.front().finish->status);
-  if (!plan_->value().stream) return all_ended() ? whole_part() : Part{};
+  if (!plan_->value().stream) {
+    if (!all_ended()) return {};
+    choices_ = likeliest(std::move(choices_), plan_->value().n, plan_->value().returned);
+    return whole_part();
+  }
   return all_accepted() && (!pending_.empty() || all_ended()) ? begin_stream() : Part{};
 }
 
@@ -133,7 +138,8 @@ void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents e
   } else if (events.failed) {
     prompt.ended = true;
     if (!prompt.accepted) {
-      if (broken_.is_ok()) broken_ = in_field(events.failed->status);  // one prompt that is refused refuses the request
+      if (broken_.is_ok())
+        broken_ = in_field(events.failed->status);  // one prompt that is refused refuses the request
       return;
     }
     prompt.usage = seen_usage(index);
@@ -160,6 +166,7 @@ void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
     return fail_choice(choice, status);
   }
   choice.n_tokens += static_cast<int64_t>(delta.tokens.size());
+  for (const TokenText& token : delta.tokens) choice.logprob_sum += token.logprob;
   if (delta.finish) choice.finish = delta.finish;
   if (plan_->value().stream) return stream_delta(choice, delta);
   choice.text += delta.text;

@@ -9,7 +9,8 @@
 namespace gapless {
 
 // A string, a list of at most max_prompts strings, token ids, or a list of lists of token ids; and
-// add_special_tokens, which says whether texts get a BOS. Control tokens spelled in a text are control tokens.
+// add_special_tokens, which says whether texts get a BOS. Control tokens spelled in a text are control
+// tokens.
 std::vector<Prompt> read_prompts(FieldReader& fields, const char* field, size_t max_prompts,
                                  int32_t vocab_size);
 

@@ -202,7 +202,8 @@ TEST(CompletionRequest, StopStrings) {
 
 TEST(CompletionRequest, WhatWouldBeIgnoredIsRefused) {
   expect_refused(completion(R"("suffix":"x")"), "suffix", "", "unsupported");
-  expect_refused(completion(R"("best_of":3)"), "best_of", "", "unsupported");
+  expect_refused(completion(R"("n":3,"best_of":2)"), "best_of", "at least n, 3");
+  expect_refused(completion(R"("best_of":3,"stream":true)"), "best_of", "streamed");
   expect_refused(completion(R"("response_format":{"type":"json_object"})"), "response_format", "",
                  "unsupported");
   expect_refused(completion(R"("response_format":{"schema":{}})"), "response_format");
@@ -297,6 +298,15 @@ TEST(ChatRequest, ToolsAreShownNeverForced) {
                               R"("functions":null,"function_call":null)"})
     EXPECT_TRUE(chat(nothing).is_ok()) << nothing;
   expect_refused(chat(R"("modalities":["text","audio"])"), "modalities", "", "unsupported");
+}
+
+TEST(CompletionRequest, BestOf) {
+  const GenerationPlan plan = completion(R"("n":2,"best_of":3)").value();
+  EXPECT_EQ(plan.n, 3);
+  EXPECT_EQ(plan.returned, 2);
+  EXPECT_EQ(plan.requests[0].n, 3);
+  EXPECT_EQ(plan.requests[0].sampling.top_logprobs, 0) << "what the answers are compared by";
+  EXPECT_TRUE(completion(R"("n":2,"best_of":2,"stream":true)").is_ok());
 }
 
 TEST(ChatRequest, Logprobs) {

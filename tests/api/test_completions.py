@@ -212,3 +212,50 @@ def test_a_sd_3_one_request_does_not_leak_into_another(client, model):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for flag, future in [(flag, pool.submit(ask, flag)) for flag in (True, False) * 4]:
             assert future.result().text == alone[flag]
+
+
+def test_best_of_returns_the_likeliest_of_the_same_answers(client, model):
+    sampled = {"prompt": [PROMPT, "Once"], "temperature": 1.2, "seed": 5, "logprobs": 0}
+    every = complete(client, model, n=5, **sampled).choices
+    best = complete(client, model, n=2, extra_body={"best_of": 5}, **sampled)
+    mean = {c.index: sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs) for c in every}
+    for prompt in range(2):
+        order = sorted(range(5 * prompt, 5 * prompt + 5), key=lambda i: -mean[i])[:2]
+        assert [c.text for c in best.choices[2 * prompt:2 * prompt + 2]] == [every[i].text for i in order]
+    assert [c.index for c in best.choices] == [0, 1, 2, 3]
+    assert best.usage.completion_tokens == sum(len(c.logprobs.tokens) for c in every), "all that was generated"
+    plain = complete(client, model, n=2, extra_body={"best_of": 5}, **{**sampled, "logprobs": None})
+    assert [c.text for c in plain.choices] == [c.text for c in best.choices] and plain.choices[0].logprobs is None
+
+
+def test_the_stop_string_is_in_the_output_only_if_asked_for(client, model, server):
+    whole = complete(client, model, max_tokens=24, extra_body={"ignore_eos": True, "return_token_ids": True}).choices[0]
+    text, ids = whole.text, whole.token_ids
+    stop = text[len(text) // 2:len(text) // 2 + 4]
+    before = text[:text.index(stop)]
+    for stream in (False, True):
+        def answer(**fields):
+            given = {"prompt": PROMPT, "temperature": 0, "max_tokens": 24, "ignore_eos": True, **fields}
+            if not stream:
+                return server.post("/v1/completions", given)[1]["choices"][0]["text"]
+            return "".join(e["choices"][0]["text"] for e in server.stream("/v1/completions", given) if e != "[DONE]")
+        assert answer(stop=stop) == before
+        assert answer(stop=stop, include_stop_str_in_output=True) == before + stop
+        cut = answer(stop_token_ids=[ids[5]], include_stop_str_in_output=True)
+        assert cut == server.post("/detokenize", {"tokens": ids[:ids.index(ids[5]) + 1]})[1]["content"]
+        assert answer(stop_token_ids=[ids[5]]) == server.post("/detokenize", {"tokens": ids[:ids.index(ids[5])]})[1]["content"]
+
+
+def test_return_token_ids(server):
+    fields = {"prompt": PROMPT, "temperature": 0, "max_tokens": 12, "return_token_ids": True}
+    (choice,) = server.post("/v1/completions", fields)[1]["choices"]
+    prompt = server.post("/tokenize", {"content": PROMPT, "add_special": True})[1]["tokens"]
+    assert choice["prompt_token_ids"] == prompt and len(choice["token_ids"]) == 12
+    assert server.post("/detokenize", {"tokens": choice["token_ids"], "skip_special_tokens": True})[1]["content"] == choice["text"]
+    chunks = [event["choices"][0] for event in server.stream("/v1/completions", fields) if event != "[DONE]"]
+    assert chunks[0]["prompt_token_ids"] == prompt and all("prompt_token_ids" not in chunk for chunk in chunks[1:])
+    assert [i for chunk in chunks for i in chunk["token_ids"]] == choice["token_ids"]
+    assert "token_ids" not in server.post("/v1/completions", {**fields, "return_token_ids": False})[1]["choices"][0]
+    chat = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5, "return_token_ids": True})[1]
+    assert len(chat["choices"][0]["token_ids"]) == chat["usage"]["completion_tokens"]
+    assert len(chat["prompt_token_ids"]) == chat["usage"]["prompt_tokens"]

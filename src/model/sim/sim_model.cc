@@ -103,8 +103,8 @@ class SimulatedModel final : public Model {
   const ModelConfig& config() const override { return config_; }
 
   Status reserve(Device& device, int32_t max_rows) override {
-    ASSIGN_OR_RETURN(hidden_, device.allocate(size_t(max_rows) * kSimEmbeddingDim * sizeof(float),
-                                              MemoryKind::kDevice));
+    ASSIGN_OR_RETURN(
+        hidden_, device.allocate(size_t(max_rows) * kSimEmbeddingDim * sizeof(float), MemoryKind::kDevice));
     return {};
   }
 
@@ -127,8 +127,7 @@ class SimulatedModel final : public Model {
  private:
   void push_read(OpList& ops, const char* name, const ForwardInputs& in, const Rows& rows, int32_t width,
                  float* out, int64_t ld) {
-    ops.push<chunk_per_row, run_read>(
-        name, ReadParams{in, kv_, sim_readback(model_), rows, width, out, ld});
+    ops.push<chunk_per_row, run_read>(name, ReadParams{in, kv_, sim_readback(model_), rows, width, out, ld});
   }
 
   const SimModel model_;

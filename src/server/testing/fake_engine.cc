@@ -203,7 +203,8 @@ bool FakeEngine::step(Running& r) {
     if (!delta.finish && eos) delta.finish = Finish{FinishReason::kStop, kBos + 1, {}};
     if (!delta.finish && answer.tokens >= limit) delta.finish = Finish{FinishReason::kLength, {}, {}};
     answer.ended = delta.finish.has_value();
-    if (answer.ended && r.request.embedding) delta.embedding = {3.0f * float(r.prompt.front()), 4.0f * float(r.prompt.front())};
+    if (answer.ended && r.request.embedding)
+      delta.embedding = {3.0f * float(r.prompt.front()), 4.0f * float(r.prompt.front())};
     all_ended = all_ended && answer.ended;
     const size_t whole = answer.ended ? answer.held.size() : whole_length(answer.held);
     append_utf8_lossy(delta.text, std::string_view(answer.held).substr(0, whole));
