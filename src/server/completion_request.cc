@@ -3,6 +3,7 @@
 #include "server/common_fields.h"
 #include "server/completion_format.h"
 #include "server/generation_plan.h"
+#include "server/grammar_fields.h"
 #include "server/prompt_field.h"
 
 namespace gapless {
@@ -46,6 +47,8 @@ Result<GenerationPlan> parse_completion_request(const JsonBody& body, const Mode
   fields.integer("logprobs", 0, limits.max_completion_logprobs, request.sampling.top_logprobs);
   read_best_of(fields, plan);
   refuse_suffix(fields);
+  read_grammar(
+      fields, [&](const std::string& field) { return body.raw(field); }, request);
   std::vector<Prompt> prompts = read_prompts(fields, "prompt", kMaxPrompts, model.vocab_size);
   if (!fields.failed() && int64_t(prompts.size()) * plan.n > kMaxAnswers) {
     const char* field = plan.n > plan.returned ? "best_of" : "n";
