@@ -92,3 +92,9 @@ ensure_llama_python() {
   llama_python=$cache/venv-llama/bin/python
   CMAKE_ARGS='-DLLAMA_BUILD_TOOLS=OFF -DLLAVA_BUILD=OFF' install_pinned "$cache/venv-llama" scripts/requirements-oracle.txt
 }
+
+# sglang-router, which the full tier puts in front of two servers: sets router_python.
+ensure_router_python() {
+  router_python=$cache/venv-router/bin/python
+  install_pinned "$cache/venv-router" scripts/requirements-router.txt --only-binary :all:
+}

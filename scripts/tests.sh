@@ -83,7 +83,8 @@ stage_api_full() {
   build_targets release gapless
   export_full
   ensure_llama_python
-  export GAPLESS_LLAMA_PYTHON=$llama_python
+  ensure_router_python
+  export GAPLESS_LLAMA_PYTHON=$llama_python GAPLESS_ROUTER_PYTHON=$router_python
   python_tests api_full tests/api
 }
 

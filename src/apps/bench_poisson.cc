@@ -66,7 +66,7 @@ class PoissonBench {
   // Microseconds from each request's arrival. Both runs of a pair get the same requests at the same times,
   // and neither finds anything cached.
   Result<std::vector<double>> first_tokens(EventLoop loop, double rate, uint64_t seed) {
-    if (engine_.flush_cache() < 0 || !switch_loop_and_wait(engine_, loop))
+    if (flush_cache_and_wait(engine_) < 0 || !switch_loop_and_wait(engine_, loop))
       return Status::internal("the engine has stopped");
     RandomPrompts prompts(*engine_.parts().tokenizer, seed);
     const std::vector<double> arrivals = poisson_arrivals(std::max(1, int(rate * seconds_)), rate, seed);

@@ -329,6 +329,9 @@ class TamperingEngine : public EngineApi {
     overlap_ = to == EventLoop::kOverlap;
     return engine_.switch_loop(to, std::move(switched));
   }
+  bool flush_cache(std::function<void(int64_t)> flushed) override {
+    return engine_.flush_cache(std::move(flushed));
+  }
   bool run_on_text_pool(std::function<void()> job) override {
     return engine_.run_on_text_pool(std::move(job));
   }
@@ -365,7 +368,7 @@ TEST(SelftestCommand, ShowsAPlantedDifference) {
   TamperingEngine tampering(*engine, 3);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const int code = selftest(tampering, requests, [&] { engine->flush_cache(); });
+  const int code = selftest(tampering, requests, [&] { flush_cache_and_wait(*engine); });
   testing::internal::GetCapturedStderr();
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_EQ(code, kExitRuntime);

@@ -254,7 +254,7 @@ int run_selftest(const SelftestArgs& args) {
   const std::vector<GenerateRequest> requests =
       selftest_requests(args.requests, args.seed, parts.sizing.scheduler.chunked_prefill_size,
                         usable_ids(*parts.tokenizer), parts.facts.context_length);
-  return selftest(**engine, requests, [&] { (*engine)->flush_cache(); });
+  return selftest(**engine, requests, [&] { flush_cache_and_wait(**engine); });
 }
 
 }  // namespace gapless

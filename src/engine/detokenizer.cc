@@ -79,8 +79,11 @@ void Detokenizer::handle_delta(OpenState& state, TokenDelta delta) {
     state.request.sink->on_event(std::move(scored));
   }
 
-  ChoiceDelta event{
-      .index = delta.choice, .text = advance_text(state, choice, delta), .tokens = {}, .finish = {}};
+  ChoiceDelta event{.index = delta.choice,
+                    .text = advance_text(state, choice, delta),
+                    .tokens = {},
+                    .finish = {},
+                    .cached_tokens = state.usage.cached_tokens};
   event.embedding = std::move(delta.embedding);
   if (delta.token) event.tokens.push_back(token_text(*delta.token, skip_special));
   if (delta.finish) {

@@ -193,18 +193,17 @@ Result<std::string> Engine::detokenize(const std::vector<int32_t>& ids, bool ski
   return parts_.tokenizer->decode(ids, skip_special);
 }
 
-int64_t Engine::flush_cache() {
-  auto done = std::make_shared<std::promise<int64_t>>();
-  std::future<int64_t> dropped = done->get_future();
-  if (!inbox_.try_push(FlushCache{[done](int64_t tokens) { done->set_value(tokens); }})) return -1;
-  return dropped.get();
-}
-
 bool Engine::switch_loop(EventLoop to, std::function<void()> switched) {
   return inbox_.try_push(SwitchLoop{to, [this, to, switched = std::move(switched)] {
                                       event_loop_ = to;
                                       switched();
                                     }});
+}
+
+int64_t flush_cache_and_wait(EngineApi& engine) {
+  auto done = std::make_shared<std::promise<int64_t>>();
+  std::future<int64_t> dropped = done->get_future();
+  return engine.flush_cache([done](int64_t tokens) { done->set_value(tokens); }) ? dropped.get() : -1;
 }
 
 bool switch_loop_and_wait(EngineApi& engine, EventLoop to, std::function<void()> switched) {

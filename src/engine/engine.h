@@ -48,6 +48,9 @@ class Engine : public EngineApi {
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
   EventLoop event_loop() const override { return event_loop_; }
   bool switch_loop(EventLoop to, std::function<void()> switched) override;
+  bool flush_cache(std::function<void(int64_t)> flushed) override {
+    return inbox_.try_push(FlushCache{std::move(flushed)});
+  }
   bool run_on_text_pool(std::function<void()> job) override { return text_pool_.run(std::move(job)); }
 
   // From now on ready() fails and submit() refuses; what runs goes on. Any thread.
@@ -56,8 +59,6 @@ class Engine : public EngineApi {
   size_t open_requests() const;
   // Aborts everything that is open and joins all threads. Not from an engine thread. Idempotent.
   void stop();
-  // Drops the prefix cache once nothing runs. Blocks until done; -1 when the engine is stopped.
-  int64_t flush_cache();
 
   const LoadedModel& parts() const { return parts_; }
   const LoopChoice& loop_at_start() const { return loop_; }

@@ -96,6 +96,7 @@ struct ChoiceDelta {
   std::optional<Finish> finish;  // in the last delta of the choice
   std::vector<float> embedding =
       {};  // with the finish, where one is wanted: ModelFacts::embedding_dim of them
+  int32_t cached_tokens = 0;     // as in Usage: of the prompt, known since the first delta
 };
 // After the last delta of all choices: the request is gone.
 struct Done {
@@ -161,10 +162,16 @@ class EngineApi {
   // Never blocks: `switched` is called on the scheduler's thread at that moment, between the last step before
   // the switch and the first one after it, and must be short. False: the engine is stopped, and it never is.
   virtual bool switch_loop(EventLoop to, std::function<void()> switched) = 0;
+  // Drops every cached prefix once nothing runs; until then nothing new begins. Never blocks: `flushed` is
+  // called on the scheduler's thread with the number of tokens dropped, and must be short. False: the engine
+  // is stopped, and it never is.
+  virtual bool flush_cache(std::function<void(int64_t)> flushed) = 0;
   // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
   virtual bool run_on_text_pool(std::function<void()> job) = 0;
 };
 
+// Blocks until it is done; -1 when the engine is stopped.
+int64_t flush_cache_and_wait(EngineApi& engine);
 // Blocks until the loop has been switched.
 bool switch_loop_and_wait(
     EngineApi& engine, EventLoop to, std::function<void()> switched = [] {});

@@ -49,7 +49,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_EQ(engine_->load().running, 0);
     EXPECT_EQ(engine_->load().queued, 0);
     EXPECT_EQ(engine_->open_requests(), 0u);
-    engine_->flush_cache();
+    flush_cache_and_wait(*engine_);
     EXPECT_EQ(engine_->load().kv_tokens_used, 0);
     EXPECT_EQ(engine_->scheduler().stats().kv_healed, 0);
   }

@@ -253,7 +253,7 @@ TEST_P(Equality, AloneOrInACrowdColdOrCached) {
         cached += uint64_t(got[r].usage.cached_tokens);
       }
     }
-    (*engine)->flush_cache();  // answered when nothing runs
+    flush_cache_and_wait(**engine);  // answered when nothing runs
     ASSERT_EQ((*engine)->load().kv_tokens_used, 0);
     ASSERT_EQ((*engine)->scheduler().stats().kv_healed, 0);
     retractions += uint64_t((*engine)->scheduler().stats().retractions);

@@ -13,10 +13,11 @@ namespace gapless {
 
 struct PromptState {
   RequestId id = 0;
+  std::string name;  // what clients call it: /generate's rid, else made from the answer's id
   std::optional<Accepted> accepted;
   PromptScored scored;
   bool ended = false;  // Done or Failed has come
-  Usage usage;         // final once ended
+  Usage usage;         // final once ended; cached_tokens as soon as there is a delta
 };
 
 // One of the answers to one of the prompts.
@@ -33,6 +34,7 @@ struct Choice {
   bool opened = false;           // streamed: its first chunk has been written
   TextOffsets offsets;           // completions: of echoed prompt and answer
   int64_t shown_characters = 0;  // completions, streamed: of the text that the client has been sent
+  size_t shown_tokens = 0;       // /generate, streamed: tokens of the last event
 };
 
 // What all JSON objects of one response share.
@@ -63,6 +65,8 @@ class AnswerFormat {
   virtual bool wants_tokens() const = 0;
   // Whether one answer that fails fails all of them.
   virtual bool whole_or_nothing() const { return false; }
+  // An answer that was aborted from elsewhere ends as one that is over (kAbort), not as an error.
+  virtual bool shows_aborts() const { return false; }
 };
 
 }  // namespace gapless

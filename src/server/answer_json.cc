@@ -69,9 +69,12 @@ void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std:
     return;
   }
   w.string(finish_name(finish->reason));
-  if (finish->reason != FinishReason::kError) return;
-  // {"error": {...}}: its inner object becomes the choice's member of the same name.
-  const std::string wrapped = error_json(finish->status, request_id);
+  if (finish->reason == FinishReason::kError) write_error(w, finish->status, request_id);
+}
+
+// {"error": {...}}: its inner object becomes the choice's member of the same name.
+void write_error(JsonWriter& w, const Status& status, const std::string& request_id) {
+  const std::string wrapped = error_json(status, request_id);
   w.key("error").raw(std::string_view(wrapped).substr(9, wrapped.size() - 10));
 }
 

@@ -19,6 +19,8 @@ void write_token_ids(JsonWriter& w, std::span<const TokenText> tokens);
 void write_prompt_token_ids(JsonWriter& w, const PromptState& prompt);
 // "finish_reason": the reason, or null; for a choice that failed among others also "error".
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std::string& request_id);
+// "error": why a choice failed, as in an error response.
+void write_error(JsonWriter& w, const Status& status, const std::string& request_id);
 // A token for display where text is expected: invalid UTF-8 as U+FFFD.
 std::string token_text(const TokenText& token);
 // The last chunk before [DONE] with include_usage: no choices.

@@ -93,17 +93,6 @@ void read_logit_bias(FieldReader& fields, int32_t vocab_size, std::vector<std::p
   std::sort(bias.begin(), bias.end());
 }
 
-void read_lengths(FieldReader& fields, int32_t min_max_tokens, GenerateRequest& request) {
-  fields.integer("max_tokens", min_max_tokens, kMaxInt32, request.max_tokens);
-  fields.integer("max_completion_tokens", min_max_tokens, kMaxInt32,
-                 request.max_tokens);  // the newer name wins
-  fields.integer("min_tokens", 0, kMaxInt32, request.sampling.min_tokens);
-  if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
-    fields.fail("min_tokens", fmt::format("min_tokens {} is greater than max_tokens {}",
-                                          request.sampling.min_tokens, *request.max_tokens));
-  }
-}
-
 }  // namespace
 
 void read_model(FieldReader& fields, const ModelFacts& model, bool strict) {
@@ -135,8 +124,7 @@ void read_common_fields(FieldReader& fields, const ModelFacts& model, const Requ
   refuse_unsupported(fields);
 }
 
-void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t min_max_tokens,
-                          GenerateRequest& request) {
+void read_choice_fields(FieldReader& fields, const ModelFacts& model, GenerateRequest& request) {
   SamplingParams& p = request.sampling;
   fields.number("temperature", {0, 2}, p.temperature);
   fields.number("top_p", {0, 1, true}, p.top_p);
@@ -150,13 +138,34 @@ void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t 
   fields.boolean("include_stop_str_in_output", request.include_stop);
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.integers("stop_token_ids", 0, model.vocab_size - 1, 128, p.stop_token_ids);
-  read_cache_salt(fields, request);
-  std::optional<int64_t> seed;
-  fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), seed);
-  if (seed) request.seed = static_cast<uint64_t>(*seed);
-  read_lengths(fields, min_max_tokens, request);
   read_stop(fields, request.stop);
   read_logit_bias(fields, model.vocab_size, p.logit_bias);
+}
+
+void read_lengths(FieldReader& fields, std::initializer_list<const char*> max_names, const char* min_name,
+                  int32_t min_max_tokens, GenerateRequest& request) {
+  int32_t& min_tokens = request.sampling.min_tokens;
+  for (const char* name : max_names) fields.integer(name, min_max_tokens, kMaxInt32, request.max_tokens);
+  fields.integer(min_name, 0, kMaxInt32, min_tokens);
+  if (request.max_tokens && min_tokens > *request.max_tokens) {
+    fields.fail(min_name, fmt::format("{} {} is greater than {} {}", min_name, min_tokens, *max_names.begin(),
+                                      *request.max_tokens));
+  }
+}
+
+void read_seed(FieldReader& fields, const char* name, GenerateRequest& request) {
+  std::optional<int64_t> seed;
+  fields.integer(name, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), seed);
+  if (seed) request.seed = static_cast<uint64_t>(*seed);
+}
+
+void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t min_max_tokens,
+                          GenerateRequest& request) {
+  read_choice_fields(fields, model, request);
+  read_cache_salt(fields, request);
+  read_seed(fields, "seed", request);
+  // Of two names the newer one wins.
+  read_lengths(fields, {"max_tokens", "max_completion_tokens"}, "min_tokens", min_max_tokens, request);
 }
 
 }  // namespace gapless

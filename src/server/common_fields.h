@@ -1,6 +1,8 @@
 // The fields that chat and completions share.
 #pragma once
 
+#include <initializer_list>
+
 #include "engine/engine_api.h"
 #include "server/field_reader.h"
 #include "server/generation_plan.h"
@@ -17,7 +19,13 @@ void read_cache_salt(FieldReader& fields, GenerateRequest& request);
 // model, n, stream, stream_options, and what would be wrong to ignore.
 void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
                         GenerationPlan& plan);
-// Everything that shapes one answer: sampling parameters, seed, stop, max_tokens.
+// How the answer is drawn and what ends it, but for its length: fields that all servers call alike.
+void read_choice_fields(FieldReader& fields, const ModelFacts& model, GenerateRequest& request);
+// names: of the most tokens an answer may have, the last one that is there counts.
+void read_lengths(FieldReader& fields, std::initializer_list<const char*> max_names, const char* min_name,
+                  int32_t min_max_tokens, GenerateRequest& request);
+void read_seed(FieldReader& fields, const char* name, GenerateRequest& request);
+// All of these as OpenAI calls them.
 void read_sampling_fields(FieldReader& fields, const ModelFacts& model, int32_t min_max_tokens,
                           GenerateRequest& request);
 

@@ -10,8 +10,6 @@ namespace gapless {
 
 namespace {
 
-constexpr size_t kMaxPrompts = 1024;
-constexpr int32_t kMaxAnswers = 1024;      // prompts x n of one request
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 
 void read_best_of(FieldReader& fields, GenerationPlan& plan) {
@@ -50,11 +48,7 @@ Result<GenerationPlan> parse_completion_request(const JsonBody& body, const Mode
   read_grammar(
       fields, [&](const std::string& field) { return body.raw(field); }, request);
   std::vector<Prompt> prompts = read_prompts(fields, "prompt", kMaxPrompts, model.vocab_size);
-  if (!fields.failed() && int64_t(prompts.size()) * plan.n > kMaxAnswers) {
-    const char* field = plan.n > plan.returned ? "best_of" : "n";
-    fields.fail(field, fmt::format("{} prompts x {} {} are more than {} answers", prompts.size(), field,
-                                   plan.n, kMaxAnswers));
-  }
+  limit_answers(fields, prompts.size(), plan.n, plan.n > plan.returned ? "best_of" : "n");
   RETURN_IF_ERROR(fields.status());
 
   const bool logprobs = request.sampling.top_logprobs >= 0;

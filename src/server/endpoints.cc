@@ -2,69 +2,16 @@
 
 #include <charconv>
 #include <limits>
-#include <mutex>
-#include <optional>
 
 #include "base/log.h"
 #include "server/api_error.h"
 #include "server/field_reader.h"
 #include "server/json_writer.h"
+#include "server/later_response.h"
 
 namespace gapless {
 
 namespace {
-
-// A JSON answer that another thread gives.
-class LaterResponse : public PendingResponse {
- public:
-  LaterResponse(std::shared_ptr<Serving> serving, HttpRequest request)
-      : serving_(std::move(serving)), request_(std::move(request)) {}
-
-  Part take() override {
-    std::lock_guard lock(mutex_);
-    if (!result_) return {};
-    const Result<std::string> result = *std::exchange(result_, std::nullopt);
-    return {.head = result.is_ok() ? json_response(*result) : error_response(result.status(), request_.id),
-            .data = {},
-            .end = true,
-            .reason = {}};
-  }
-
-  void cancel(const Status& why) override { finish(why); }
-
- protected:
-  void finish(Result<std::string> result) {
-    std::lock_guard lock(mutex_);
-    if (!result_) result_ = std::move(result);
-  }
-
-  const std::shared_ptr<Serving> serving_;
-  HttpRequest request_;
-
- private:
-  std::mutex mutex_;
-  std::optional<Result<std::string>> result_;
-};
-
-// A response that the text pool makes.
-class PoolResponse final : public LaterResponse, public std::enable_shared_from_this<PoolResponse> {
- public:
-  using Job = std::function<Result<std::string>(const Serving&, std::string body)>;
-  PoolResponse(std::shared_ptr<Serving> serving, HttpRequest request, Job job)
-      : LaterResponse(std::move(serving), std::move(request)), job_(std::move(job)) {}
-
-  void start(std::function<void()> wake) override {
-    auto work = [self = shared_from_this(), wake = std::move(wake)] {
-      self->finish(self->job_(*self->serving_, std::move(self->request_.body)));
-      wake();
-    };
-    if (serving_->engine.run_on_text_pool(std::move(work))) return;
-    finish(Status(StatusCode::kUnavailable, "the server is too busy with other texts, try again"));
-  }
-
- private:
-  const Job job_;
-};
 
 void write_model(JsonWriter& w, const ModelFacts& model) {
   w.begin_object();
@@ -178,12 +125,6 @@ Result<double> trace_start(const std::string& query) {
 }
 
 }  // namespace
-
-HttpResponse json_response(std::string body) {
-  HttpResponse response;
-  response.body = std::move(body);
-  return response;
-}
 
 Reply list_models(Call call) {
   std::string out;

@@ -6,8 +6,6 @@
 
 namespace gapless {
 
-HttpResponse json_response(std::string body);
-
 Reply list_models(Call call);
 Reply show_model(Call call);
 // The process is alive.

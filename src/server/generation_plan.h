@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/answer.h"
@@ -12,6 +13,7 @@ namespace gapless {
 
 struct GenerationPlan {
   std::vector<GenerateRequest> requests;  // one per prompt, not empty
+  std::vector<std::string> names;         // one per prompt, or none: made from the answer's id
   int32_t n = 1;                          // answers per prompt
   int32_t returned = 1;                   // of these: n, or fewer with best_of
   bool stream = false;
@@ -39,5 +41,7 @@ Result<GenerationPlan> parse_embedding_request(const JsonBody& body, const Model
                                                const RequestLimits& limits);
 Result<GenerationPlan> parse_completion_request(const JsonBody& body, const ModelFacts& model,
                                                 const RequestLimits& limits);
+Result<GenerationPlan> parse_native_request(const JsonBody& body, const ModelFacts& model,
+                                            const RequestLimits& limits);
 
 }  // namespace gapless

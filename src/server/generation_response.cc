@@ -112,8 +112,18 @@ void GenerationResponse::submit() {
   inbox_ = std::make_shared<EventInbox>(int32_t(prompts_.size()), plan.n, request_.received,
                                         std::shared_ptr<ServerMetrics>(serving_, &serving_->metrics), wake_);
   for (size_t i = 0; i < prompts_.size(); i++) {
-    prompts_[i].id = serving_->engine.submit(std::move(plan.requests[i]), inbox_->sink(int32_t(i)));
+    PromptState& prompt = prompts_[i];
+    const bool only = prompts_.size() == 1;
+    prompt.name = only ? header_.id : fmt::format("{}-{}", header_.id, i);
+    if (!plan.names.empty()) prompt.name = plan.names[i];
+    prompt.id = serving_->engine.submit(std::move(plan.requests[i]), inbox_->sink(int32_t(i)));
+    serving_->open_requests.emplace(prompt.name, prompt.id);
   }
+}
+
+void GenerationResponse::end_prompt(PromptState& prompt) {
+  prompt.ended = true;
+  serving_->open_requests.erase({prompt.name, prompt.id});
 }
 
 void GenerationResponse::receive() {
@@ -128,15 +138,16 @@ void GenerationResponse::receive_prompt(size_t index, EventInbox::PromptEvents e
   const int32_t n = plan_->value().n;
   for (ChoiceDelta& delta : events.deltas) {
     auto& choice = choices_[index * n + delta.index];
+    prompt.usage.cached_tokens = delta.cached_tokens;
     receive_delta(choice, std::move(delta));
   }
   if (events.done) {
-    prompt.ended = true;
+    end_prompt(prompt);
     prompt.usage = events.done->usage;
     fail_open_choices(index,
                       Status::internal("the engine ended the request without a finish for every choice"));
   } else if (events.failed) {
-    prompt.ended = true;
+    end_prompt(prompt);
     if (!prompt.accepted) {
       if (broken_.is_ok())
         broken_ = in_field(events.failed->status);  // one prompt that is refused refuses the request
@@ -156,7 +167,8 @@ Status GenerationResponse::in_field(const Status& status) const {
 void GenerationResponse::receive_delta(Choice& choice, ChoiceDelta delta) {
   // Not asked for from here (that would have ended the response): to the client it is a failure of the
   // server.
-  if (delta.finish && delta.finish->reason == FinishReason::kAbort) {
+  const bool aborted = delta.finish && delta.finish->reason == FinishReason::kAbort;
+  if (aborted && !plan_->value().format->shows_aborts()) {
     delta.finish = Finish{
         FinishReason::kError, {}, Status(StatusCode::kUnavailable, "the request was aborted by the server")};
   }
@@ -284,7 +296,8 @@ void GenerationResponse::cancel(const Status& why) {
 
 void GenerationResponse::abort_running() {
   for (size_t i = 0; i < prompts_.size(); i++) {
-    if (std::exchange(prompts_[i].ended, true)) continue;
+    if (prompts_[i].ended) continue;
+    end_prompt(prompts_[i]);
     prompts_[i].usage = seen_usage(i);
     serving_->engine.abort(prompts_[i].id);
   }
@@ -312,6 +325,7 @@ Usage GenerationResponse::seen_usage(size_t prompt) const {
   Usage usage;
   if (!prompts_[prompt].accepted) return usage;
   usage.prompt_tokens = static_cast<int32_t>(prompts_[prompt].accepted->prompt_ids.size());
+  usage.cached_tokens = prompts_[prompt].usage.cached_tokens;
   const size_t n = plan_->value().n;
   for (size_t i = 0; i < n; i++) usage.completion_tokens += int32_t(choices_[prompt * n + i].n_tokens);
   return usage;

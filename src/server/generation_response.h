@@ -1,4 +1,4 @@
-// One chat or completion request from its body to its last byte: parse, submit, collect or stream, abort.
+// One request that generates from its body to its last byte: parse, submit, collect or stream, abort.
 // Lives on the http thread; only parsing a large body and writing a large answer happen elsewhere (on the
 // text pool).
 #pragma once
@@ -43,6 +43,7 @@ class GenerationResponse final : public PendingResponse,
   void fail_open_choices(size_t prompt, const Status& status);
   void fail_choice(Choice& choice, const Status& status);
   void abort_running();
+  void end_prompt(PromptState& prompt);
   void end();
 
   Part refuse(const Status& status);

@@ -6,6 +6,8 @@ using nlohmann::json;
 
 namespace {
 
+constexpr int32_t kMaxAnswers = 1024;  // prompts x n of one request
+
 bool is_list_of(const json& value, bool (*test)(const json&)) {
   if (!value.is_array()) return false;
   for (const json& item : value) {
@@ -86,6 +88,12 @@ class PromptReader {
 std::vector<Prompt> read_prompts(FieldReader& fields, const char* field, size_t max_prompts,
                                  int32_t vocab_size) {
   return PromptReader(fields, field, vocab_size).read(max_prompts);
+}
+
+void limit_answers(FieldReader& fields, size_t prompts, int32_t n, const char* field) {
+  if (fields.failed() || int64_t(prompts) * n <= kMaxAnswers) return;
+  fields.fail(field,
+              fmt::format("{} prompts x {} {} are more than {} answers", prompts, field, n, kMaxAnswers));
 }
 
 }  // namespace gapless

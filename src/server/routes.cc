@@ -3,6 +3,8 @@
 #include "server/endpoints.h"
 #include "server/generation_response.h"
 #include "server/json_writer.h"
+#include "server/later_response.h"
+#include "server/operations.h"
 #include "server/route.h"
 
 namespace gapless {
@@ -30,10 +32,20 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/embeddings", Who::kClients, When::kLoaded, generate<parse_embedding_request>},
     {"GET", "/v1/models", Who::kClients, When::kLoaded, list_models},
     {"GET", "/v1/models/{id}", Who::kClients, When::kLoaded, show_model},
+    {"POST", "/generate", Who::kClients, When::kLoaded, generate<parse_native_request>},
     {"POST", "/tokenize", Who::kClients, When::kLoaded, tokenize},
     {"POST", "/detokenize", Who::kClients, When::kLoaded, detokenize},
     {"GET", "/health", Who::kAnyone, When::kAlways, show_health},
     {"GET", "/ready", Who::kAnyone, When::kAlways, show_ready},
+    {"GET", "/health_generate", Who::kClients, When::kLoaded, probe_generation},
+    {"GET", "/model_info", Who::kClients, When::kLoaded, show_model_info},
+    {"GET", "/get_model_info", Who::kClients, When::kLoaded, show_model_info},
+    {"GET", "/server_info", Who::kClients, When::kLoaded, show_server_info},
+    {"GET", "/get_server_info", Who::kClients, When::kLoaded, show_server_info},
+    {"GET", "/get_load", Who::kClients, When::kLoaded, show_load},
+    {"POST", "/flush_cache", Who::kOperators, When::kLoaded, flush_cache},
+    {"GET", "/flush_cache", Who::kOperators, When::kLoaded, flush_cache},
+    {"POST", "/abort_request", Who::kOperators, When::kLoaded, abort_requests},
     {"GET", "/metrics", Who::kClients, When::kLoaded, show_metrics},
     {"GET", "/trace", Who::kOperators, When::kLoaded, show_trace},
     {"GET", "/profile", Who::kOperators, When::kLoaded, show_profile},

@@ -2,7 +2,9 @@
 // because the engine may keep a sink a little longer than the server lives.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 
 #include "base/trace.h"
 #include "engine/engine_api.h"
@@ -18,6 +20,8 @@ struct Serving {
   RequestLimits limits;
   int64_t max_stream_backlog_bytes;
   std::string fingerprint;  // changes with the model file
+  // By the name that clients know (PromptState::name), which need not be unique. http thread.
+  std::set<std::pair<std::string, RequestId>> open_requests = {};
 };
 
 }  // namespace gapless

@@ -161,11 +161,11 @@ void FakeEngine::accept_new(std::unique_lock<std::mutex>& lock) {
     Accepted accepted;
     if (ok) {
       accepted.prompt_ids = r->prompt;
+      if (r->request.want_prompt_text || r->request.want_prompt_logprobs) {
+        for (const int32_t id : r->prompt) accepted.prompt_tokens.push_back({id, bytes_of(id), 0, {}});
+      }
       if (r->request.want_prompt_text) {
-        for (const int32_t id : r->prompt) {
-          accepted.prompt_tokens.push_back({id, bytes_of(id), 0, {}});
-          accepted.prompt_text += bytes_of(id);
-        }
+        for (const int32_t id : r->prompt) accepted.prompt_text += bytes_of(id);
       }
     }
     const std::shared_ptr<ResponseSink> sink = r->sink;

@@ -59,10 +59,14 @@ class FakeEngine final : public EngineApi {
     }
     return true;
   }
+  bool flush_cache(std::function<void(int64_t)> flushed) override {
+    flushed(++flushes);
+    return true;
+  }
   bool run_on_text_pool(std::function<void()> job) override { return pool_jobs_.try_push(std::move(job)); }
 
   Result<ProfileReport> profiles = ProfileReport{"a table", R"({"steps":[]})"};
-  std::atomic<int> profile_resets{0};
+  std::atomic<int> profile_resets{0}, flushes{0};
 
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
