@@ -90,9 +90,9 @@ impl Vocabulary {
 
 fn compile(factory: &ParserFactory, kind: Kind, text: &str) -> Result<Grammar> {
     let grammar = match kind {
-        Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema(text)?),
+        Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema(serde_json::from_str(text)?)?),
         Kind::Regex => TopLevelGrammar::from_regex(text),
-        Kind::Lark => TopLevelGrammar::from_lark(text.to_string()),
+        Kind::Lark => TopLevelGrammar::from_lark(lark(text)?),
     };
     let parser = factory.create_parser(grammar).map_err(|error| summary(&format!("{error:#}")))?;
     let mut start = Matcher::new(Ok(parser));
@@ -101,8 +101,26 @@ fn compile(factory: &ParserFactory, kind: Kind, text: &str) -> Result<Grammar> {
     Ok(Grammar { start })
 }
 
-fn schema(text: &str) -> Result<Value> {
-    let mut schema: Value = serde_json::from_str(text)?;
+/// The schemas in a grammar are checked, and their texts spaced, as those that stand alone. What is no JSON is for the library to tell.
+fn lark(text: &str) -> Result<String> {
+    const MARK: &str = "%json";
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        let (before, after) = rest.split_at(at + MARK.len());
+        result.push_str(before);
+        let mut values = serde_json::Deserializer::from_str(after).into_iter::<Value>();
+        rest = after;
+        if let Some(Ok(value @ (Value::Object(_) | Value::Bool(_)))) = values.next() {
+            rest = &after[values.byte_offset()..];
+            result.push_str(&format!(" {}", schema(value)?));
+        }
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+fn schema(mut schema: Value) -> Result<Value> {
     schema_check::check(&schema)?;
     if schema == Value::Bool(true) {
         schema = json!({});

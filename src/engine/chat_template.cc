@@ -10,6 +10,7 @@
 #include "engine/builtin_templates.h"
 #include "engine/chat_messages.h"
 #include "engine/text_ffi.h"
+#include "engine/tool_prompt.h"
 
 namespace gapless {
 namespace {
@@ -59,21 +60,40 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, const Tokeni
       gapless_text_template_new(ffi_text(source), tokenizer.ffi(), &handle, ffi_sink(error)), error));
   ChatTemplate result;
   result.handle_.reset(handle);
-  result.knows_developer_ = source.find("developer") != std::string_view::npos;
+  const auto mentions = [&](std::string_view word) { return source.find(word) != std::string_view::npos; };
+  result.knows_developer_ = mentions("developer");
+  result.knows_tools_ = mentions("tools");
+  result.knows_calls_ = mentions("tool_calls");
+  result.wants_short_ids_ = mentions("length != 9");
+  result.marks_reasoning_ = mentions(kReasoningEnd);
+  result.tool_format_ = &tool_format_of(source);
   result.trusted_ = token_variable("bos_token", tokenizer, tokenizer.bos_id()) +
                     token_variable("eos_token", tokenizer, tokenizer.eos_id());
   return result;
 }
 
-Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
-  ASSIGN_OR_RETURN(const nlohmann::ordered_json messages,
-                   normalise_messages(input.messages, knows_developer_));
-  std::string user = R"({"messages":)" + messages.dump();
-  if (!input.tools.empty()) {
-    RETURN_IF_ERROR(check_json(input.tools, true, "tools"));
-    if (!nlohmann::json::parse(input.tools).empty()) user.append(R"(,"tools":)").append(input.tools);
+// Where the template cannot show them, in the messages; else as its variable `tools`.
+Status ChatTemplate::add_tools(std::string_view tools, nlohmann::ordered_json& messages,
+                               std::string& user) const {
+  if (!knows_calls_) spell_out_calls(messages);
+  if (wants_short_ids_) shorten_call_ids(messages);
+  if (tools.empty()) return {};
+  RETURN_IF_ERROR(check_json(tools, true, "tools"));
+  const auto parsed = nlohmann::ordered_json::parse(tools);
+  if (parsed.empty()) return {};
+  if (knows_tools_) {
+    user.append(R"(,"tools":)").append(tools);
+  } else {
+    describe_tools(parsed, messages);
   }
-  user += "}";
+  return {};
+}
+
+Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
+  ASSIGN_OR_RETURN(nlohmann::ordered_json messages, normalise_messages(input.messages, knows_developer_));
+  std::string tools;
+  RETURN_IF_ERROR(add_tools(input.tools, messages, tools));
+  const std::string user = R"({"messages":)" + messages.dump() + tools + "}";
   const std::string_view extra = input.template_kwargs.empty() ? "{}" : input.template_kwargs;
   RETURN_IF_ERROR(check_json(extra, false, "chat_template_kwargs"));
   const bool prompt = input.add_generation_prompt && !input.continue_final_message;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/tokenizer.h"
+#include "engine/tool_format.h"
 
 struct gapless_text_template;
 
@@ -33,19 +35,27 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) = default;
 
   // Errors are the client's and name the field (param messages, tools or chat_template_kwargs); what the
-  // template itself refuses (raise_exception) is told in the template's words. Content in parts is the same
+  // template itself refuses (raise_exception) is told in the template's words. A template that does not know
+  // tools gets them, their calls and results as plain messages (tool_prompt.h). Content in parts is the same
   // as their texts joined without a separator. Twice the template's own time: SmolLM2's takes some 10 us.
   Result<MarkedText> render(const ChatInput& input) const;
+
+  // How its model writes calls, and whether it marks what it thinks (<think>).
+  const ToolFormat& tool_format() const { return *tool_format_; }
+  bool marks_reasoning() const { return marks_reasoning_; }
 
  private:
   struct Free {
     void operator()(gapless_text_template* handle) const;
   };
   ChatTemplate() = default;
+  Status add_tools(std::string_view tools, nlohmann::ordered_json& messages, std::string& user) const;
 
   std::unique_ptr<gapless_text_template, Free> handle_;
   std::string trusted_;  // bos_token and eos_token as members of a JSON object
-  bool knows_developer_ = false;
+  bool knows_developer_ = false, knows_tools_ = false, knows_calls_ = false, wants_short_ids_ = false;
+  bool marks_reasoning_ = false;
+  const ToolFormat* tool_format_ = nullptr;
 };
 
 // `--chat-template NAME|path`: the source of a built-in template, or a file's content.

@@ -95,7 +95,7 @@ TEST_F(Chat, A_CH_1_TheTemplateRefuses) {
 }
 
 TEST_F(Chat, A_CH_2_ContentInParts) {
-  const char* source = "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}";
+  const char* source = "{# tool_calls #}{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}";
   for (const char* role : {"system", "user", "assistant", "tool"}) {
     const std::string parts = fmt::format(
         R"([{{"role":"{}","content":[{{"type":"text","text":"a"}},{{"type":"text","text":"b"}}]}}])", role);

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "engine/profile_report.h"
+#include "engine/tool_format.h"
 #include "sampling/grammar.h"
 #include "scheduler/request.h"
 
@@ -25,7 +26,7 @@ namespace gapless {
 // layer checks their meaning.
 struct ChatPrompt {
   std::string messages;         // array
-  std::string tools;            // array, or empty
+  std::string tools;            // array of objects, or empty
   std::string template_kwargs;  // object, or empty
   bool add_generation_prompt = true;
   bool continue_final_message = false;
@@ -79,6 +80,7 @@ struct TokenText {
 // First event of a request that was not refused.
 struct Accepted {
   std::vector<int32_t> prompt_ids;
+  bool opens_reasoning = false;  // the chat's text ends with <think>: the answer begins with what follows it
   std::string prompt_text;  // want_prompt_text: a text as the client wrote it, ids decoded as an answer is
   std::vector<TokenText>
       prompt_tokens;  // want_prompt_text or want_prompt_logprobs: one per prompt id, without logprobs
@@ -125,6 +127,8 @@ struct ModelFacts {
   int32_t trained_context_length = 0;  // what the model was made for
   int32_t embedding_dim = 0;           // 0: the model gives no embeddings
   bool has_chat_template = false;
+  const ToolFormat* tool_format = &tool_formats().front();  // how it writes calls of functions
+  bool marks_reasoning = false;                             // what it thinks stands before </think>
 };
 
 struct LoadStats {

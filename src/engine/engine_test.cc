@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -300,6 +301,25 @@ TEST_F(EngineTest, A_AB_1_AnAbortRightBehindItsRequestIsNotLost) {
     ASSERT_TRUE(o.status.code() == StatusCode::kCancelled || o.answers[0].finish == "abort") << i;
   }
   expect_drained();
+}
+
+TEST_F(EngineTest, KnowsWhetherAChatOpensReasoning) {
+  options_.chat_template = options_.model_path + ".jinja";
+  std::ofstream(options_.chat_template)
+      << "{{ messages[0].content }}{% if think %}<think>\n{% else %}</think>{% endif %}";
+  start();
+  std::filesystem::remove(options_.chat_template);
+  GenerateRequest r = ids_request({}, 1);
+  r.prompt = ChatPrompt{.messages = R"([{"role":"user","content":"a <think>"}])",
+                        .tools = {},
+                        .template_kwargs = R"({"think":true})"};
+  EXPECT_TRUE(run(r).opens_reasoning);
+  r.grammar = GrammarSpec{GrammarSpec::Kind::kRegex, "a"};
+  EXPECT_EQ(run(r).status.param(), "chat_template_kwargs") << "what comes first cannot be limited";
+  r.grammar.reset();
+  std::get<ChatPrompt>(r.prompt).template_kwargs = {};
+  EXPECT_FALSE(run(r).opens_reasoning);
+  EXPECT_TRUE(engine_->model().marks_reasoning);
 }
 
 TEST_F(EngineTest, TwoEnginesInOneProcess) {

@@ -162,6 +162,10 @@ TEST_F(GrammarTest, LarkAndItsEmbeddedJson) {
   EXPECT_EQ(walk(Kind::kLark, "start: \"a\" b\nb: \"c\" | \"c\"", random), "ac");
   const std::string text = walk(Kind::kLark, R"(start: "x=" %json {"enum": [5, 6]})", random);
   EXPECT_TRUE(text == "x=5" || text == "x=6") << text;
+  EXPECT_NE(refusal(Kind::kLark, R"(start: "%json" %json {"items": {"not": {}}})")
+                .find("schema.items: the keyword not"),
+            std::string::npos)
+      << "checked as a schema that stands alone";
 }
 
 TEST_F(GrammarTest, GbnfIsRead) {

@@ -28,6 +28,15 @@ void align(std::vector<TokenText>& tokens, std::string_view text) {
   }
 }
 
+Status reasoning_is_unlimited() {
+  return Status::invalid(
+             "the chat template makes the answer begin with reasoning, which nothing can limit: a forced "
+             "call or a "
+             "limited answer needs a template that can go without (for many, chat_template_kwargs "
+             "{{\"enable_thinking\": false}})")
+      .with_param("chat_template_kwargs");
+}
+
 }  // namespace
 
 Intake::Intake(const Tokenizer& tokenizer, const ChatTemplate* chat_template, const GrammarBackend& grammars,
@@ -55,6 +64,7 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   out->cache_namespace = request.cache_salt;
   out->arrival = Clock::now();
   Accepted accepted = describe(request, ids);
+  if (request.grammar && accepted.opens_reasoning) return reasoning_is_unlimited();
   out->prompt_ids = std::move(ids);
   RETURN_IF_ERROR(validate(config_, *out));
   // Last: it costs the most.
@@ -145,9 +155,21 @@ void Intake::mark_text(Accepted& accepted, bool skip_special) const {
   }
 }
 
+// Whether the prompt ends with <think>, which the answer goes on from; white space may follow it.
+bool Intake::opens_reasoning(const std::vector<int32_t>& ids) const {
+  constexpr size_t kEnough = 64;
+  std::string end;
+  for (auto id = ids.rbegin(); id != ids.rend() && end.size() < kEnough; ++id)
+    end.insert(0, tokenizer_.token_bytes().of(*id));
+  end.resize(end.find_last_not_of(" \n") + 1);
+  return end.ends_with(kReasoningBegin);
+}
+
 Accepted Intake::describe(const GenerateRequest& request, const std::vector<int32_t>& ids) const {
   Accepted accepted;
   accepted.prompt_ids = ids;
+  if (std::holds_alternative<ChatPrompt>(request.prompt) && chat_template_->marks_reasoning())
+    accepted.opens_reasoning = opens_reasoning(ids);
   if (request.want_prompt_text || request.want_prompt_logprobs)
     for (int32_t id : ids)
       accepted.prompt_tokens.push_back(

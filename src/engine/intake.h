@@ -39,6 +39,7 @@ class Intake {
   // Output tokens the request may have: what it asked for, clipped to the context and the KV pool.
   Result<int32_t> output_limit(int32_t prompt_tokens, std::optional<int32_t> max_tokens) const;
   void mark_text(Accepted& accepted, bool skip_special) const;
+  bool opens_reasoning(const std::vector<int32_t>& ids) const;
   Accepted describe(const GenerateRequest& request, const std::vector<int32_t>& ids) const;
 
   const Tokenizer& tokenizer_;

@@ -93,6 +93,7 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
 ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
                     const LoadedModel& parts) {
   const std::filesystem::path path(file.name());
+  const ChatTemplate* chat = parts.chat_template.get();
   const std::string own_name = (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
   return {.id = options.served_model_name.empty() ? own_name : options.served_model_name,
           .path = file.name(),
@@ -108,7 +109,9 @@ ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const Mo
           .context_length = parts.sizing.scheduler.context_length,
           .trained_context_length = config.context_length,
           .embedding_dim = config.embedding_dim,
-          .has_chat_template = parts.chat_template != nullptr};
+          .has_chat_template = chat != nullptr,
+          .tool_format = chat ? &chat->tool_format() : &tool_formats().front(),
+          .marks_reasoning = chat && chat->marks_reasoning()};
 }
 
 }  // namespace

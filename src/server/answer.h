@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_api.h"
+#include "server/answer_parser.h"
 #include "server/text_offsets.h"
 
 namespace gapless {
@@ -31,10 +33,11 @@ struct Choice {
   double logprob_sum = 0;  // of its tokens, where the engine was asked for logprobs
   std::vector<float> embedding;
   std::optional<Finish> finish;
-  bool opened = false;           // streamed: its first chunk has been written
-  TextOffsets offsets;           // completions: of echoed prompt and answer
-  int64_t shown_characters = 0;  // completions, streamed: of the text that the client has been sent
-  size_t shown_tokens = 0;       // /generate, streamed: tokens of the last event
+  bool opened = false;                   // streamed: its first chunk has been written
+  std::unique_ptr<AnswerParser> parser;  // chats, streamed: see answer_parts()
+  TextOffsets offsets;                   // completions: of echoed prompt and answer
+  int64_t shown_characters = 0;          // completions, streamed: of the text that the client has been sent
+  size_t shown_tokens = 0;               // /generate, streamed: tokens of the last event
 };
 
 // What all JSON objects of one response share.

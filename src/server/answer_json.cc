@@ -20,6 +20,10 @@ const char* finish_name(FinishReason reason) {
   return "error";
 }
 
+bool begins_in_reasoning(const Choice& choice) {
+  return choice.prompt->accepted && choice.prompt->accepted->opens_reasoning;
+}
+
 }  // namespace
 
 void begin_answer(JsonWriter& w, const AnswerHeader& header, const char* object) {
@@ -76,6 +80,29 @@ void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std:
 void write_error(JsonWriter& w, const Status& status, const std::string& request_id) {
   const std::string wrapped = error_json(status, request_id);
   w.key("error").raw(std::string_view(wrapped).substr(9, wrapped.size() - 10));
+}
+
+void write_finish(JsonWriter& w, const std::optional<Finish>& finish, bool called,
+                  const std::string& request_id) {
+  if (!called || !finish || finish->reason != FinishReason::kStop) return write_finish(w, finish, request_id);
+  w.key("finish_reason").string("tool_calls");
+}
+
+std::vector<AnswerPart> answer_parts(const AnswerSyntax& syntax, Choice& choice, const ChoiceDelta& delta) {
+  if (!choice.parser) choice.parser = std::make_unique<AnswerParser>(syntax, begins_in_reasoning(choice));
+  std::vector<AnswerPart> parts;
+  choice.parser->feed(delta.text, parts);
+  if (delta.finish) choice.parser->finish(parts);
+  return parts;
+}
+
+AnswerParts answer_parts(const AnswerSyntax& syntax, const Choice& choice) {
+  return parse_answer(syntax, begins_in_reasoning(choice), choice.text);
+}
+
+std::string call_id(const AnswerHeader& header, const Choice& choice, int32_t call) {
+  const std::string_view unique = std::string_view(header.id).substr(header.id.find('-') + 1);
+  return fmt::format("call_{}_{}_{}", unique, choice.index, call);
 }
 
 std::string token_text(const TokenText& token) {

@@ -46,6 +46,8 @@ class AnswerParser {
   void feed(std::string_view text, std::vector<AnswerPart>& parts);
   // The answer has ended: what was held back is what it looks like.
   void finish(std::vector<AnswerPart>& parts);
+  // Calls that have begun.
+  int32_t n_calls() const { return n_calls_; }
 
  private:
   enum class State { kStart, kReasoning, kContent, kCall, kAfterCall };

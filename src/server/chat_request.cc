@@ -3,6 +3,7 @@
 #include "server/generation_plan.h"
 #include "server/grammar_fields.h"
 #include "server/json_writer.h"
+#include "server/tool_use.h"
 
 namespace gapless {
 
@@ -59,35 +60,12 @@ void check_messages(FieldReader& fields) {
   }
 }
 
-// Whether the tools are to be shown to the template. A call that must happen needs constrained decoding.
-bool read_tools(FieldReader& fields) {
-  const json* choice = fields.find("tool_choice");
-  std::string mode = "auto";
-  if (choice && choice->is_object()) {
-    fields.unsupported("tool_choice", "a named function cannot be forced in this version");
-  } else {
-    fields.string("tool_choice", mode);
-  }
-  if (mode == "required") fields.unsupported("tool_choice", "a call cannot be forced in this version");
-  if (mode != "auto" && mode != "none" && mode != "required") {
-    fields.fail("tool_choice",
-                fmt::format("tool_choice must be \"none\" or \"auto\", got \"{}\"", printable(mode, 40)));
-  }
+void refuse_functions(FieldReader& fields) {
   const json* functions = fields.find("functions");
   if (functions && *functions != json::array()) fields.unsupported("functions", "it was replaced by tools");
   const json* call = fields.find("function_call");
   if (call && *call != "none" && *call != "auto")
-    fields.unsupported("function_call", "a call cannot be forced in this version");
-  const json* tools = fields.find("tools");
-  if (!tools || fields.failed()) return false;
-  if (!tools->is_array()) {
-    fields.fail("tools", "tools must be an array, got " + describe_json(*tools));
-    return false;
-  }
-  for (size_t i = 0; i < tools->size(); i++) {
-    if (!(*tools)[i].is_object()) fields.fail("tools", fmt::format("tools[{}] must be an object", i));
-  }
-  return !tools->empty() && mode == "auto";
+    fields.unsupported("function_call", "it was replaced by tool_choice");
 }
 
 bool read_template_kwargs(FieldReader& fields) {
@@ -109,10 +87,10 @@ void refuse_other_modalities(FieldReader& fields) {
   if (echo) fields.unsupported("echo", "only /v1/completions can repeat its prompt");
 }
 
-ChatPrompt read_chat(FieldReader& fields, const JsonBody& body) {
+ChatPrompt read_chat(FieldReader& fields, const JsonBody& body, const ToolUse& use) {
   ChatPrompt chat;
   check_messages(fields);
-  const bool with_tools = read_tools(fields);
+  refuse_functions(fields);
   const bool with_kwargs = read_template_kwargs(fields);
   fields.boolean("add_generation_prompt", chat.add_generation_prompt);
   fields.boolean("continue_final_message", chat.continue_final_message);
@@ -124,7 +102,7 @@ ChatPrompt read_chat(FieldReader& fields, const JsonBody& body) {
   }
   if (fields.failed()) return chat;
   chat.messages = body.raw("messages");
-  if (with_tools) chat.tools = body.raw("tools");
+  if (!use.functions.empty() && use.choice != ToolUse::Choice::kNone) chat.tools = body.raw("tools");
   if (with_kwargs) chat.template_kwargs = body.raw("chat_template_kwargs");
   return chat;
 }
@@ -151,14 +129,20 @@ Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts
   read_sampling_fields(fields, model, /*min_max_tokens=*/1, request);
   request.sampling.top_logprobs = read_top_logprobs(fields);
   refuse_other_modalities(fields);
-  request.prompt = read_chat(fields, body);
+  const ToolUse use = read_tools(fields, body);
+  request.prompt = read_chat(fields, body, use);
   read_grammar(
       fields, [&](const std::string& field) { return body.raw(field); }, request);
+  bool separate_reasoning = true;
+  fields.boolean("separate_reasoning", separate_reasoning);
   RETURN_IF_ERROR(fields.status());
+  ASSIGN_OR_RETURN(AnswerSyntax syntax, apply_tools(use, model, request));
+  syntax.reasoning = model.marks_reasoning && separate_reasoning;
 
   request.n = plan.n;
   plan.id_prefix = "chatcmpl-";
-  plan.format = std::make_unique<ChatFormat>(request.sampling.top_logprobs >= 0, plan.return_token_ids);
+  plan.format = std::make_unique<ChatFormat>(request.sampling.top_logprobs >= 0, plan.return_token_ids,
+                                             std::move(syntax));
   plan.requests.push_back(std::move(request));
   return plan;
 }

@@ -286,16 +286,7 @@ TEST(ChatRequest, A_CH_3_ToolCallsWithoutContent) {
   EXPECT_TRUE(chat("", R"([{"role":"user","content":"q"},{"role":"assistant","tool_calls":[]}])").is_ok());
 }
 
-TEST(ChatRequest, ToolsAreShownNeverForced) {
-  const std::string tools = R"("tools":[{"type":"function"}])";
-  EXPECT_EQ(std::get<ChatPrompt>(chat(tools + R"(,"tool_choice":"none")").value().requests[0].prompt).tools,
-            "");
-  EXPECT_NE(std::get<ChatPrompt>(chat(tools + R"(,"tool_choice":"auto")").value().requests[0].prompt).tools,
-            "");
-  expect_refused(chat(tools + R"(,"tool_choice":"required")"), "tool_choice", "", "unsupported");
-  expect_refused(chat(tools + R"(,"tool_choice":{"type":"function"})"), "tool_choice", "", "unsupported");
-  expect_refused(chat(tools + R"(,"tool_choice":"maybe")"), "tool_choice");
-  expect_refused(chat(R"("tools":{})"), "tools");
+TEST(ChatRequest, FunctionsWereReplacedByTools) {
   expect_refused(chat(R"("functions":[{}])"), "functions", "", "unsupported");
   expect_refused(chat(R"("functions":{})"), "functions", "", "unsupported");
   expect_refused(chat(R"("function_call":{"name":"f"})"), "function_call", "", "unsupported");

@@ -28,6 +28,7 @@ void CollectingSink::on_event(ResponseEvent event) {
   CHECK(!done_, "an event after the last one");
   if (const auto* accepted = std::get_if<Accepted>(&event)) {
     outcome_.prompt_ids = accepted->prompt_ids;
+    outcome_.opens_reasoning = accepted->opens_reasoning;
   } else if (const auto* scored = std::get_if<PromptScored>(&event)) {
     for (const TokenText& t : scored->tokens) add_bits(outcome_.prompt_logprob_bits, t);
   } else if (const auto* delta = std::get_if<ChoiceDelta>(&event)) {

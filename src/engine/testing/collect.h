@@ -25,6 +25,7 @@ struct Outcome {
   std::vector<Answer> answers;
   std::vector<uint32_t> prompt_logprob_bits;
   std::vector<int32_t> prompt_ids;
+  bool opens_reasoning = false;
   Usage usage;
   Status status;
 };

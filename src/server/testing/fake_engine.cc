@@ -52,6 +52,7 @@ FakeEngine::FakeEngine(FakeOptions options) : options_(std::move(options)) {
   model_.embedding_dim = 2;
   model_.created = 1700000000;
   model_.has_chat_template = true;
+  model_.marks_reasoning = options_.marks_reasoning;
   pool_thread_ = NamedThread("fake-pool", [this] {
     while (auto job = pool_jobs_.pop()) (*job)();
   });
@@ -164,6 +165,7 @@ void FakeEngine::accept_new(std::unique_lock<std::mutex>& lock) {
       if (r->request.want_prompt_text || r->request.want_prompt_logprobs) {
         for (const int32_t id : r->prompt) accepted.prompt_tokens.push_back({id, bytes_of(id), 0, {}});
       }
+      accepted.opens_reasoning = options_.opens_reasoning;
       if (r->request.want_prompt_text) {
         for (const int32_t id : r->prompt) accepted.prompt_text += bytes_of(id);
       }
@@ -199,7 +201,8 @@ bool FakeEngine::step(Running& r) {
       delta.tokens.push_back(token(id, r.request, answer.tokens));
       answer.held += bytes_of(id);
     }
-    const bool eos = !params.ignore_eos && answer.tokens >= options_.answer_tokens;
+    const int32_t length = options_.script.empty() ? options_.answer_tokens : int32_t(options_.script.size());
+    const bool eos = !params.ignore_eos && answer.tokens >= length;
     if (!delta.finish && eos) delta.finish = Finish{FinishReason::kStop, kBos + 1, {}};
     if (!delta.finish && answer.tokens >= limit) delta.finish = Finish{FinishReason::kLength, {}, {}};
     answer.ended = delta.finish.has_value();
@@ -250,6 +253,8 @@ std::vector<int32_t> FakeEngine::ids_of(const GenerateRequest& request) const {
 }
 
 int32_t FakeEngine::answer_id(const std::vector<int32_t>& prompt, int32_t choice, int32_t index) const {
+  if (!options_.script.empty())
+    return static_cast<unsigned char>(options_.script[size_t(index) % options_.script.size()]);
   const int64_t start = std::accumulate(prompt.begin(), prompt.end(), int64_t{0}) + 3 * choice;
   return kFirstWord + static_cast<int32_t>((start + index) % kWordCount);
 }

@@ -26,6 +26,9 @@ struct FakeOptions {
   size_t queue_limit = 1000;
   int32_t answer_tokens = 8;  // where EOS comes
   int32_t word_repeat = 1;  // how often each word's text is repeated: large tokens for tests of slow readers
+  std::string script = {};  // what every answer is instead of words, a token for each byte
+  bool marks_reasoning = false;  // as ModelFacts says
+  bool opens_reasoning = false;  // every prompt does
   // Refuses a request before it is accepted.
   std::function<Status(const GenerateRequest&)> refuse = {};
   // Fails a choice at a token; kCancelled: aborts it.
