@@ -72,6 +72,26 @@ TEST_P(GrammarRows, MinTokensCannotBreakAGrammar) {
   }
 }
 
+// A-JS-7: nothing is asked of a grammar behind the end of its answer, however that ended.
+TEST_P(GrammarRows, A_JS_7_AStopStringWithinTheGrammarWinsAndIgnoreEosDoesNotOutliveIt) {
+  int32_t by_string = 0, by_grammar = 0;
+  for (RequestId id = 1; id <= 40; id++) {
+    Request r = limited(id, 60, {.ends_one_in = 8});
+    r.stop = {std::string(1, char('a' + id % 5))};
+    r.params.ignore_eos = id % 2 == 0;
+    h.send(r);
+    h.run_until_idle();
+    h.expect_answer(r);
+    const Finish& finish = *h.got(id).finish;
+    ASSERT_EQ(finish.reason, FinishReason::kStop);
+    by_string += std::holds_alternative<std::string>(finish.matched);
+    by_grammar += std::holds_alternative<std::monostate>(finish.matched);
+  }
+  EXPECT_GT(by_string, 0);
+  EXPECT_GT(by_grammar, 0);
+  h.expect_nothing_left();
+}
+
 TEST_P(GrammarRows, AGrammarThatGivesUpEndsItsRequestAlone) {
   const Request failing = limited(1, 30, {.ends_one_in = 1'000'000, .fails_after = 4}),
                 other = limited(2, 30);
