@@ -59,6 +59,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, const Tokeni
       gapless_text_template_new(ffi_text(source), tokenizer.ffi(), &handle, ffi_sink(error)), error));
   ChatTemplate result;
   result.handle_.reset(handle);
+  result.source_ = source;
   result.knows_developer_ = source.find("developer") != std::string_view::npos;
   result.trusted_ = token_variable("bos_token", tokenizer, tokenizer.bos_id()) +
                     token_variable("eos_token", tokenizer, tokenizer.eos_id());

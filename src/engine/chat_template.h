@@ -37,6 +37,8 @@ class ChatTemplate {
   // as their texts joined without a separator. Twice the template's own time: SmolLM2's takes some 10 us.
   Result<MarkedText> render(const ChatInput& input) const;
 
+  const std::string& source() const { return source_; }
+
  private:
   struct Free {
     void operator()(gapless_text_template* handle) const;
@@ -44,6 +46,7 @@ class ChatTemplate {
   ChatTemplate() = default;
 
   std::unique_ptr<gapless_text_template, Free> handle_;
+  std::string source_;
   std::string trusted_;  // bos_token and eos_token as members of a JSON object
   bool knows_developer_ = false;
 };

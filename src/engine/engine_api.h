@@ -116,6 +116,8 @@ struct ModelFacts {
   int32_t context_length = 0;          // what a request may use here
   int32_t trained_context_length = 0;  // what the model was made for
   bool has_chat_template = false;
+  std::string chat_template;         // its source
+  std::string bos_token, eos_token;  // as they are spelled; empty: the model has none
 };
 
 struct LoadStats {

@@ -90,6 +90,11 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
   return std::make_unique<ChatTemplate>(std::move(compiled));
 }
 
+// Empty for -1: no such token.
+std::string spelling(const Tokenizer& tokenizer, int32_t id) {
+  return id < 0 ? std::string() : std::string(tokenizer.token_bytes().of(id));
+}
+
 ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
                     const LoadedModel& parts) {
   const std::filesystem::path path(file.name());
@@ -107,7 +112,10 @@ ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const Mo
           .vocab_size = config.vocab_size,
           .context_length = parts.sizing.scheduler.context_length,
           .trained_context_length = config.context_length,
-          .has_chat_template = parts.chat_template != nullptr};
+          .has_chat_template = parts.chat_template != nullptr,
+          .chat_template = parts.chat_template ? parts.chat_template->source() : "",
+          .bos_token = spelling(*parts.tokenizer, parts.tokenizer->bos_id()),
+          .eos_token = spelling(*parts.tokenizer, parts.tokenizer->eos_id())};
 }
 
 }  // namespace

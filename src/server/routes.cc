@@ -30,6 +30,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models", Who::kClients, When::kLoaded, list_models},
     {"GET", "/v1/models/{id}", Who::kClients, When::kLoaded, show_model},
     {"POST", "/tokenize", Who::kClients, When::kLoaded, tokenize},
+    {"GET", "/tokenizer_info", Who::kClients, When::kLoaded, show_tokenizer_info},
     {"POST", "/detokenize", Who::kClients, When::kLoaded, detokenize},
     {"GET", "/health", Who::kAnyone, When::kAlways, show_health},
     {"GET", "/ready", Who::kAnyone, When::kAlways, show_ready},

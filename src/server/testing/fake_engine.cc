@@ -51,6 +51,8 @@ FakeEngine::FakeEngine(FakeOptions options) : options_(std::move(options)) {
   model_.context_length = 4096;
   model_.created = 1700000000;
   model_.has_chat_template = true;
+  model_.chat_template = "{{ messages }}";
+  model_.eos_token = "</s>";
   pool_thread_ = NamedThread("fake-pool", [this] {
     while (auto job = pool_jobs_.pop()) (*job)();
   });
