@@ -82,7 +82,8 @@ stage_api_full() {
   build_targets release gapless
   export_full
   ensure_llama_python
-  export GAPLESS_LLAMA_PYTHON=$llama_python
+  ensure_clients
+  export GAPLESS_LLAMA_PYTHON=$llama_python GAPLESS_CLIENTS=$clients
   python_tests api_full tests/api
 }
 
