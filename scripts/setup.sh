@@ -98,3 +98,25 @@ ensure_router_python() {
   router_python=$cache/venv-router/bin/python
   install_pinned "$cache/venv-router" scripts/requirements-router.txt --only-binary :all:
 }
+
+# Clients of other people, for the full tier's tests: sets clients to the folder with an environment for each.
+ensure_clients() {
+  clients=$cache/clients
+  local name
+  for name in lm-eval guidellm aiperf; do install_pinned "$clients/$name" "scripts/requirements-$name.txt" --no-deps; done
+  ensure_openai_node "$clients/openai-node"
+}
+
+# Without node its test is skipped: nothing else here needs it.
+ensure_openai_node() {
+  local folder=$1
+  if ! have node || ! have npm; then
+    say "node and npm are not installed: no test of OpenAI's JavaScript client"
+    return 0
+  fi
+  cmp -s tests/clients/openai/package-lock.json "$folder/installed-lock.json" && return 0
+  mkdir -p "$folder"
+  cp tests/clients/openai/package.json tests/clients/openai/package-lock.json "$folder"
+  npm ci --prefix "$folder" --no-audit --no-fund --ignore-scripts >&2
+  cp tests/clients/openai/package-lock.json "$folder/installed-lock.json"
+}

@@ -84,7 +84,8 @@ stage_api_full() {
   export_full
   ensure_llama_python
   ensure_router_python
-  export GAPLESS_LLAMA_PYTHON=$llama_python GAPLESS_ROUTER_PYTHON=$router_python
+  ensure_clients
+  export GAPLESS_LLAMA_PYTHON=$llama_python GAPLESS_ROUTER_PYTHON=$router_python GAPLESS_CLIENTS=$clients
   python_tests api_full tests/api
 }
 

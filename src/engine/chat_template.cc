@@ -60,6 +60,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, const Tokeni
       gapless_text_template_new(ffi_text(source), tokenizer.ffi(), &handle, ffi_sink(error)), error));
   ChatTemplate result;
   result.handle_.reset(handle);
+  result.source_ = source;
   const auto mentions = [&](std::string_view word) { return source.find(word) != std::string_view::npos; };
   result.knows_developer_ = mentions("developer");
   result.knows_tools_ = mentions("tools");

@@ -43,6 +43,7 @@ class ChatTemplate {
   // How its model writes calls, and whether it marks what it thinks (<think>).
   const ToolFormat& tool_format() const { return *tool_format_; }
   bool marks_reasoning() const { return marks_reasoning_; }
+  const std::string& source() const { return source_; }
 
  private:
   struct Free {
@@ -52,6 +53,7 @@ class ChatTemplate {
   Status add_tools(std::string_view tools, nlohmann::ordered_json& messages, std::string& user) const;
 
   std::unique_ptr<gapless_text_template, Free> handle_;
+  std::string source_;
   std::string trusted_;  // bos_token and eos_token as members of a JSON object
   bool knows_developer_ = false, knows_tools_ = false, knows_calls_ = false, wants_short_ids_ = false;
   bool marks_reasoning_ = false;

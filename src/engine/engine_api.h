@@ -129,6 +129,8 @@ struct ModelFacts {
   bool has_chat_template = false;
   const ToolFormat* tool_format = &tool_formats().front();  // how it writes calls of functions
   bool marks_reasoning = false;                             // what it thinks stands before </think>
+  std::string chat_template;         // its source
+  std::string bos_token, eos_token;  // as they are spelled; empty: the model has none
 };
 
 struct LoadStats {

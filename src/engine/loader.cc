@@ -90,6 +90,11 @@ Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& 
   return std::make_unique<ChatTemplate>(std::move(compiled));
 }
 
+// Empty for -1: no such token.
+std::string spelling(const Tokenizer& tokenizer, int32_t id) {
+  return id < 0 ? std::string() : std::string(tokenizer.token_bytes().of(id));
+}
+
 ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const ModelConfig& config,
                     const LoadedModel& parts) {
   const std::filesystem::path path(file.name());
@@ -111,7 +116,10 @@ ModelFacts facts_of(const EngineOptions& options, const GgufFile& file, const Mo
           .embedding_dim = config.embedding_dim,
           .has_chat_template = chat != nullptr,
           .tool_format = chat ? &chat->tool_format() : &tool_formats().front(),
-          .marks_reasoning = chat && chat->marks_reasoning()};
+          .marks_reasoning = chat && chat->marks_reasoning(),
+          .chat_template = chat ? chat->source() : "",
+          .bos_token = spelling(*parts.tokenizer, parts.tokenizer->bos_id()),
+          .eos_token = spelling(*parts.tokenizer, parts.tokenizer->eos_id())};
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ Result<std::string> tokenize_body(const Serving& serving, std::string text) {
   const char* field = fields.find("content") ? "content" : "prompt";
   if (!fields.find(field)) fields.fail("content", "content is missing: the text to tokenize");
   fields.string(field, content);
+  fields.boolean("add_special_tokens", add_special);  // vLLM's name for it
   fields.boolean("add_special", add_special);
   fields.boolean("parse_special", parse_special);
   RETURN_IF_ERROR(fields.status());
@@ -132,6 +133,20 @@ Reply list_models(Call call) {
   w.begin_object().key("object").string("list").key("data").begin_array();
   write_model(w, call.serving->engine.model());
   w.end_array().end_object();
+  return json_response(std::move(out));
+}
+
+Reply show_tokenizer_info(Call call) {
+  const ModelFacts& model = call.serving->engine.model();
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object();
+  w.key("model_max_length").integer(model.context_length);
+  w.key("bos_token").string_or_null(model.bos_token);
+  w.key("eos_token").string_or_null(model.eos_token);
+  w.key("pad_token").null();
+  w.key("chat_template").string_or_null(model.chat_template);
+  w.end_object();
   return json_response(std::move(out));
 }
 

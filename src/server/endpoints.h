@@ -21,8 +21,11 @@ Reply reset_profile(Call call);
 Reply show_loop(Call call);
 // POST /scheduler/loop {"loop": "overlap" or "normal"} -> the same, once the loop has been switched.
 Reply switch_loop(Call call);
-// POST /tokenize {"content" or "prompt", "add_special", "parse_special"} -> {"tokens": [ids]}.
+// POST /tokenize {"content" or "prompt", "add_special" or "add_special_tokens", "parse_special"} ->
+// {"tokens": [ids]}.
 Reply tokenize(Call call);
+// What vLLM's /tokenizer_info has, as far as clients read it: lm-eval looks for it and then tokenizes here.
+Reply show_tokenizer_info(Call call);
 // POST /detokenize {"tokens": [ids], "skip_special_tokens"} -> {"content": text}.
 Reply detokenize(Call call);
 

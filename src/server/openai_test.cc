@@ -407,7 +407,12 @@ TEST(Endpoints, ModelsTokenizeDetokenize) {
   EXPECT_EQ(client.post("/tokenize", R"({"content":"<s>"})").json()["tokens"], json::parse("[256]"));
   EXPECT_EQ(client.post("/tokenize", R"({"content":"<s>","parse_special":false})").json()["tokens"],
             json::parse("[60,115,62]"));
+  EXPECT_EQ(client.post("/tokenize", R"({"prompt":"ab","add_special_tokens":true})").json()["tokens"],
+            client.post("/tokenize", R"({"prompt":"ab","add_special":true})").json()["tokens"]);
   EXPECT_EQ(client.post("/detokenize", R"({"tokens":[97,256,98]})").json()["content"], "a<s>b");
+  EXPECT_EQ(client.get("/tokenizer_info").json(),
+            json::parse(R"({"model_max_length":4096,"bos_token":null,"eos_token":"</s>","pad_token":null,
+                            "chat_template":"{{ messages }}"})"));
   EXPECT_EQ(client.post("/detokenize", R"({"tokens":[]})").json()["content"], "");
   EXPECT_TRUE(client.post("/detokenize", R"({"tokens":[255]})").json().is_object()) << "A-U8-1";
   for (const char* body : {R"({"tokens":[-1]})", R"({"tokens":[999999]})", R"({"tokens":"a"})", "{}"}) {

@@ -34,6 +34,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models/{id}", Who::kClients, When::kLoaded, show_model},
     {"POST", "/generate", Who::kClients, When::kLoaded, generate<parse_native_request>},
     {"POST", "/tokenize", Who::kClients, When::kLoaded, tokenize},
+    {"GET", "/tokenizer_info", Who::kClients, When::kLoaded, show_tokenizer_info},
     {"POST", "/detokenize", Who::kClients, When::kLoaded, detokenize},
     {"GET", "/health", Who::kAnyone, When::kAlways, show_health},
     {"GET", "/ready", Who::kAnyone, When::kAlways, show_ready},

@@ -53,6 +53,8 @@ FakeEngine::FakeEngine(FakeOptions options) : options_(std::move(options)) {
   model_.created = 1700000000;
   model_.has_chat_template = true;
   model_.marks_reasoning = options_.marks_reasoning;
+  model_.chat_template = "{{ messages }}";
+  model_.eos_token = "</s>";
   pool_thread_ = NamedThread("fake-pool", [this] {
     while (auto job = pool_jobs_.pop()) (*job)();
   });
