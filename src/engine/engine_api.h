@@ -97,8 +97,8 @@ struct ChoiceDelta {
       tokens;  // the tokens of this delta (their bytes need not add up to `text`: text may be held back)
   std::optional<Finish> finish;  // in the last delta of the choice
   std::vector<float> embedding =
-      {};  // with the finish, where one is wanted: ModelFacts::embedding_dim of them
-  int32_t cached_tokens = 0;     // as in Usage: of the prompt, known since the first delta
+      {};                     // with the finish, where one is wanted: ModelFacts::embedding_dim of them
+  int32_t cached_tokens = 0;  // as in Usage: of the prompt, known since the first delta
 };
 // After the last delta of all choices: the request is gone.
 struct Done {
@@ -129,8 +129,8 @@ struct ModelFacts {
   bool has_chat_template = false;
   const ToolFormat* tool_format = &tool_formats().front();  // how it writes calls of functions
   bool marks_reasoning = false;                             // what it thinks stands before </think>
-  std::string chat_template;         // its source
-  std::string bos_token, eos_token;  // as they are spelled; empty: the model has none
+  std::string chat_template;                                // its source
+  std::string bos_token, eos_token;                         // as they are spelled; empty: the model has none
 };
 
 struct LoadStats {

@@ -5,7 +5,8 @@
 namespace gapless {
 namespace {
 
-Choice choice(int32_t index, double logprob_sum, int64_t n_tokens, FinishReason reason = FinishReason::kStop) {
+Choice choice(int32_t index, double logprob_sum, int64_t n_tokens,
+              FinishReason reason = FinishReason::kStop) {
   Choice c;
   c.index = index;
   c.text = fmt::format("answer {}", index);
@@ -15,9 +16,16 @@ Choice choice(int32_t index, double logprob_sum, int64_t n_tokens, FinishReason 
   return c;
 }
 
+template <class... Choices>
+std::vector<Choice> all(Choices... choices) {
+  std::vector<Choice> list;
+  (list.push_back(std::move(choices)), ...);
+  return list;
+}
+
 TEST(BestOf, TheMeanCountsOfEachPromptByItself) {
-  const std::vector<Choice> kept = likeliest({choice(0, -4, 2), choice(1, -6, 6), choice(2, -3, 2),  //
-                                              choice(3, -1, 1), choice(4, -1, 1), choice(5, -9, 1)},
+  const std::vector<Choice> kept = likeliest(all(choice(0, -4, 2), choice(1, -6, 6), choice(2, -3, 2),  //
+                                                 choice(3, -1, 1), choice(4, -1, 1), choice(5, -9, 1)),
                                              3, 2);
   ASSERT_EQ(kept.size(), 4u);
   const int32_t want[] = {1, 2, 3, 4};  // of equal ones the first
@@ -29,12 +37,12 @@ TEST(BestOf, TheMeanCountsOfEachPromptByItself) {
 
 TEST(BestOf, FailedAnswersComeLast) {
   const std::vector<Choice> kept =
-      likeliest({choice(0, 0, 0, FinishReason::kError), choice(1, -100, 1)}, 2, 1);
+      likeliest(all(choice(0, 0, 0, FinishReason::kError), choice(1, -100, 1)), 2, 1);
   EXPECT_EQ(kept[0].text, "answer 1");
 }
 
 TEST(BestOf, AllStayAsTheyAreWhereAllAreReturned) {
-  const std::vector<Choice> kept = likeliest({choice(0, -4, 2), choice(1, -1, 2)}, 2, 2);
+  const std::vector<Choice> kept = likeliest(all(choice(0, -4, 2), choice(1, -1, 2)), 2, 2);
   EXPECT_EQ(kept[0].text, "answer 0");
   EXPECT_EQ(kept[1].text, "answer 1");
 }

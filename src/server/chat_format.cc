@@ -32,8 +32,9 @@ void write_logprobs(JsonWriter& w, const std::vector<TokenText>& tokens) {
 
 // What a chunk has beside its delta.
 struct ChunkTail {
-  const std::vector<TokenText>* tokens = nullptr;     // nullptr: "logprobs": null
-  const std::vector<TokenText>* token_ids = nullptr;  // nullptr: not wanted; the opening chunk has the prompt's too
+  const std::vector<TokenText>* tokens = nullptr;  // nullptr: "logprobs": null
+  const std::vector<TokenText>* token_ids =
+      nullptr;  // nullptr: not wanted; the opening chunk has the prompt's too
   std::optional<Finish> finish = {};
 };
 
