@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/gbnf.h"
 #include "engine/text_ffi.h"
 
 namespace gapless {
@@ -56,6 +57,7 @@ gapless_text_grammar_kind ffi_kind(GrammarSpec::Kind kind) {
     case GrammarSpec::Kind::kRegex:
       return GAPLESS_TEXT_REGEX;
     case GrammarSpec::Kind::kLark:
+    case GrammarSpec::Kind::kGbnf:  // translated
       break;
   }
   return GAPLESS_TEXT_LARK;
@@ -92,6 +94,10 @@ Result<std::shared_ptr<const Grammar>> LlguidanceBackend::compile(const GrammarS
   if (spec.text.size() > kMaxTextBytes)
     return Status::invalid("the grammar has {} bytes, at most {} are allowed", spec.text.size(),
                            kMaxTextBytes);
+  if (spec.kind == GrammarSpec::Kind::kGbnf) {
+    ASSIGN_OR_RETURN(std::string lark, lark_of_gbnf(spec.text));
+    return compile({GrammarSpec::Kind::kLark, std::move(lark)});
+  }
   std::call_once(once_, [this] { built_ = build_vocabulary(); });
   RETURN_IF_ERROR(built_);
   gapless_text_grammar* grammar = nullptr;

@@ -18,6 +18,7 @@ struct GrammarSpec {
     kJsonSchema,  // any JSON object: {"type": "object"}
     kRegex,       // of the whole answer
     kLark,        // llguidance's dialect, which can embed JSON schemas and regular expressions
+    kGbnf,        // llama.cpp's: rules written with ::=, the answer is a `root`
   } kind = Kind::kJsonSchema;
   std::string text;
   friend bool operator==(const GrammarSpec&, const GrammarSpec&) = default;
