@@ -70,6 +70,18 @@ TEST_F(EngineTest, AnswersAndCounts) {
   expect_drained();
 }
 
+TEST_F(EngineTest, AGrammarThatCannotBeReadIsRefusedWithItsField) {
+  start();
+  GenerateRequest r = ids_request({10, 11, 12}, 5);
+  r.grammar = GrammarSpec{GrammarSpec::Kind::kRegex, "("};
+  r.grammar_field = "guided_regex";
+  const Outcome o = run(std::move(r));
+  EXPECT_EQ(o.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(o.status.param(), "guided_regex");
+  EXPECT_TRUE(o.status.message().starts_with("guided_regex: ")) << o.status.message();
+  expect_drained();
+}
+
 TEST_F(EngineTest, ScoringNeedsNoOutput) {
   start();
   GenerateRequest r = ids_request({10, 11, 12, 13}, 0);

@@ -52,7 +52,8 @@ class Reader {
     }
   }
   Status error(std::string_view what) const {
-    const auto line = std::count(text_.begin(), text_.begin() + std::ptrdiff_t(std::min(at_, text_.size())), '\n');
+    const auto line =
+        std::count(text_.begin(), text_.begin() + std::ptrdiff_t(std::min(at_, text_.size())), '\n');
     return Status::invalid("line {}: {}", line + 1, what);
   }
 
@@ -122,9 +123,8 @@ class Reader {
   Status read_counts() {
     const size_t end = text_.find('}', at_);
     const std::string_view counts = text_.substr(at_, end == std::string_view::npos ? end : end + 1 - at_);
-    const bool plain = std::ranges::all_of(counts, [](char c) {
-      return is_digit(c) || c == ',' || c == '{' || c == '}' || c == ' ';
-    });
+    const bool plain = std::ranges::all_of(
+        counts, [](char c) { return is_digit(c) || c == ',' || c == '{' || c == '}' || c == ' '; });
     if (end == std::string_view::npos || !plain || counts.size() > 30)
       return error("expected {m}, {m,} or {m,n}");
     lark_.append(counts);

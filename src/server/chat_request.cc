@@ -1,6 +1,7 @@
 #include "server/chat_format.h"
 #include "server/common_fields.h"
 #include "server/generation_plan.h"
+#include "server/grammar_fields.h"
 #include "server/json_writer.h"
 
 namespace gapless {
@@ -151,6 +152,8 @@ Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts
   request.sampling.top_logprobs = read_top_logprobs(fields);
   refuse_other_modalities(fields);
   request.prompt = read_chat(fields, body);
+  read_grammar(
+      fields, [&](const std::string& field) { return body.raw(field); }, request);
   RETURN_IF_ERROR(fields.status());
 
   request.n = plan.n;

@@ -40,27 +40,8 @@ void read_stream(FieldReader& fields, GenerationPlan& plan) {
   if (inner.failed()) fields.fail("stream_options", inner.status().message());
 }
 
-void read_response_format(FieldReader& fields) {
-  const json* format = fields.find("response_format");
-  if (!format || fields.failed()) return;
-  std::string type;
-  if (format->is_object()) FieldReader(*format).string("type", type);
-  if (type == "text") return;
-  if (type == "json_object" || type == "json_schema") {
-    return fields.unsupported(
-        "response_format", fmt::format("type {} needs constrained decoding, which this version lacks", type));
-  }
-  fields.fail("response_format", "response_format must be an object whose type is \"text\"");
-}
-
 // Fields whose effect a client relies on: to ignore one would be to answer a different question.
 void refuse_unsupported(FieldReader& fields) {
-  read_response_format(fields);
-  for (const char* field : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",
-                            "structured_outputs", "json_schema", "regex", "ebnf", "grammar"}) {
-    if (fields.find(field))
-      fields.unsupported(field, "constrained decoding is not available in this version");
-  }
   for (const char* field : {"prompt_logprobs", "prompt_embeds"}) {
     if (fields.find(field)) fields.unsupported(field, "use echo with logprobs of /v1/completions");
   }

@@ -1,6 +1,7 @@
 #include "server/common_fields.h"
 #include "server/completion_format.h"
 #include "server/generation_plan.h"
+#include "server/grammar_fields.h"
 
 namespace gapless {
 
@@ -104,6 +105,8 @@ Result<GenerationPlan> parse_completion_request(const JsonBody& body, const Mode
   fields.boolean("echo", request.want_prompt_text);
   fields.integer("logprobs", 0, limits.max_completion_logprobs, request.sampling.top_logprobs);
   refuse_completion_only(fields, plan.n);
+  read_grammar(
+      fields, [&](const std::string& field) { return body.raw(field); }, request);
   std::vector<Prompt> prompts = read_prompts(fields, model.vocab_size);
   if (!fields.failed() && int64_t(prompts.size()) * plan.n > kMaxAnswers) {
     fields.fail(

@@ -203,15 +203,20 @@ TEST(CompletionRequest, StopStrings) {
 TEST(CompletionRequest, WhatWouldBeIgnoredIsRefused) {
   expect_refused(completion(R"("suffix":"x")"), "suffix", "", "unsupported");
   expect_refused(completion(R"("best_of":3)"), "best_of", "", "unsupported");
-  expect_refused(completion(R"("response_format":{"type":"json_object"})"), "response_format", "",
-                 "unsupported");
   expect_refused(completion(R"("response_format":{"schema":{}})"), "response_format");
   expect_refused(completion(R"("response_format":"json")"), "response_format");
-  expect_refused(completion(R"("guided_json":{})"), "guided_json", "", "unsupported");
   expect_refused(completion(R"("use_beam_search":true)"), "use_beam_search", "", "unsupported");
   expect_refused(completion(R"("stream_options":{"include_usage":true})"), "stream_options");
   expect_refused(completion(R"("stream":true,"stream_options":{"include_usage":"yes"})"), "stream_options");
   EXPECT_TRUE(completion(R"("response_format":{"type":"text"})").is_ok());
+}
+
+TEST(CompletionRequest, AGrammarIsOfEveryPrompt) {
+  auto body = JsonBody::parse(R"({"prompt":["a","b"],"guided_regex":"x+"})");
+  const auto plan = parse_completion_request(*body, facts(), {});
+  ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+  for (const GenerateRequest& request : plan.value().requests)
+    EXPECT_EQ(request.grammar, (GrammarSpec{GrammarSpec::Kind::kRegex, "x+"}));
 }
 
 TEST(CompletionRequest, TheNumberOfAnswersIsLimited) {

@@ -135,7 +135,7 @@ def test_stop_string_ends_the_text(client, model):
 
 def test_errors_are_typed(client, model):
     for parameters, param in (({"temperature": 9}, "temperature"), ({"n": 0}, "n"), ({"top_logprobs": 2}, "top_logprobs"),
-                              ({"response_format": {"type": "json_object"}}, "response_format"),
+                              ({"response_format": {"type": "xml"}}, "response_format"),
                               ({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tool_choice")):
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(model=model, messages=MESSAGES, **parameters)
