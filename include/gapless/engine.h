@@ -69,12 +69,23 @@ class Engine {
     int32_t top_logprobs = -1;  // 0 .. 20 alternatives for each token; -1: no logprobs at all
   };
 
+  // What the answer is limited to.
+  struct Grammar {
+    enum class Kind {
+      kJsonSchema,  // any JSON object: {"type": "object"}
+      kRegex,       // of the whole answer
+      kLark,        // llguidance's dialect of Lark
+    } kind = Kind::kJsonSchema;
+    std::string text;
+  };
+
   struct Request {
     Prompt prompt{};
     std::optional<int32_t> max_tokens{};  // none: to the context's end. More than fits is cut
-    int32_t choices = 1;                  // 1 .. 128 answers to one prompt, which is computed once
+    int32_t n = 1;                        // answers to one prompt, which is computed once
     std::vector<std::string> stop{};      // an answer ends before any of these
     Sampling sampling{};
+    std::optional<Grammar> grammar{};
     std::string cache_salt{};  // cached prefixes are shared only among requests with the same one
   };
 
@@ -107,7 +118,7 @@ class Engine {
   };
   struct Failure {
     FailureKind kind = FailureKind::kInternal;
-    std::string message, field;
+    std::string message, field;  // field: as it is called here
   };
   struct Outcome {
     std::optional<Failure> failure;  // none: every choice has its Finish
@@ -127,7 +138,7 @@ class Engine {
 
   // Loads the model (seconds) and starts the threads. Throws when an option or the file cannot be used.
   explicit Engine(const Options& options);
-  // Ends what is open with kUnavailable and joins the threads. Not from a callback.
+  // Ends what is open with a failure and joins the threads. Not from a callback.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

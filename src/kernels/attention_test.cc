@@ -300,7 +300,7 @@ TEST(Attention, SplitsDoNotMatter) {
   int used = 0;
   for (int round = 0; round < 30; round++) {
     const Shape shape = random_shape(random);
-    const Sequences s(shape, {random.between(200, 900), random.between(1, 300)}, random);
+    const Sequences s(shape, {random.between(400, 1000), random.between(1, 600)}, random);
     Pool pool(s, random.coin() ? 16 : 5, random);
     std::vector<RowRun> runs;
     for (int32_t slot = 0; slot < random.between(1, 2); slot++) {

@@ -73,7 +73,7 @@ TEST_F(Library, AnswersATextIdsAndAChat) {
 
 TEST_F(Library, ChoicesLogprobsAndSeedsReachTheSampler) {
   Engine::Request request = greedy("sea", 5);
-  request.choices = 3;
+  request.n = 3;
   request.sampling.temperature = 2;
   request.sampling.seed = 7;
   request.sampling.top_logprobs = 2;
@@ -87,6 +87,18 @@ TEST_F(Library, ChoicesLogprobsAndSeedsReachTheSampler) {
   ASSERT_EQ(token.top.size(), 2u);
   EXPECT_GE(token.top[0].logprob, token.top[1].logprob);
   EXPECT_LT(token.logprob, 0);
+}
+
+TEST_F(Library, AGrammarLimitsTheAnswer) {
+  Engine::Request request{.prompt = "sea", .max_tokens = 64, .sampling = {.temperature = 2, .seed = 3}};
+  request.grammar = {Engine::Grammar::Kind::kRegex, "(yes|no) sir"};
+  const Answer regex = ask(engine_, request);
+  ASSERT_FALSE(regex.outcome.failure) << regex.outcome.failure->message;
+  EXPECT_TRUE(regex.text() == "yes sir" || regex.text() == "no sir") << regex.text();
+  request.grammar = {Engine::Grammar::Kind::kJsonSchema, R"({"enum": [12]})"};
+  EXPECT_EQ(ask(engine_, request).text(), "12");
+  request.grammar = {Engine::Grammar::Kind::kLark, R"(start: "a" "b")"};
+  EXPECT_EQ(ask(engine_, request).text(), "ab");
 }
 
 TEST_F(Library, AStopStringEndsTheAnswerBeforeIt) {
@@ -117,10 +129,14 @@ TEST_F(Library, WhatIsOutOfRangeIsNamedInTheOutcome) {
        }},
       {"stop_token_ids", [](Engine::Request& r) { r.sampling.stop_token_ids = {-1}; }},
       {"stop", [](Engine::Request& r) { r.stop = {""}; }},
-      {"n", [](Engine::Request& r) { r.choices = 0; }},
+      {"n", [](Engine::Request& r) { r.n = 0; }},
       {"max_tokens", [](Engine::Request& r) { r.max_tokens = -1; }},
       {"prompt", [](Engine::Request& r) { r.prompt = std::vector<int32_t>{-1}; }},
       {"prompt", [](Engine::Request& r) { r.prompt = std::vector<int32_t>(); }},
+      {"grammar",
+       [](Engine::Request& r) {
+         r.grammar = {Engine::Grammar::Kind::kRegex, "("};
+       }},
       {"messages",
        [](Engine::Request& r) {
          r.prompt = std::vector<Engine::Message>{{"nobody", "x"}};

@@ -25,6 +25,20 @@ SamplingParams sampling_params(Public::Sampling s) {
   return p;
 }
 
+GrammarSpec grammar_spec(Public::Grammar grammar) {
+  const auto kind = [&] {
+    switch (grammar.kind) {
+      case Public::Grammar::Kind::kRegex:
+        return GrammarSpec::Kind::kRegex;
+      case Public::Grammar::Kind::kLark:
+        return GrammarSpec::Kind::kLark;
+      default:
+        return GrammarSpec::Kind::kJsonSchema;
+    }
+  }();
+  return {kind, std::move(grammar.text)};
+}
+
 // Bytes that are not UTF-8 become U+FFFD, as everywhere else that text comes in.
 ChatPrompt chat_prompt(const std::vector<Public::Message>& messages) {
   Json list = Json::array();
@@ -62,7 +76,11 @@ GenerateRequest generate_request(Public::Request request) {
   }
   out.max_tokens = request.max_tokens;
   out.seed = request.sampling.seed;
-  out.n = request.choices;
+  out.n = request.n;
+  if (request.grammar) {
+    out.grammar = grammar_spec(std::move(*request.grammar));
+    out.grammar_field = "grammar";
+  }
   out.stop = std::move(request.stop);
   out.cache_salt = std::move(request.cache_salt);
   out.sampling = sampling_params(std::move(request.sampling));
