@@ -56,8 +56,9 @@ std::string human_count(double n) {
   return human(n, {"", " k", " M", " G", " T"});
 }
 
-std::vector<std::string> start_banner(const Engine& engine, const std::vector<std::string>& urls,
-                                      bool has_key, double load_seconds) {
+std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engine,
+                                      const std::vector<std::string>& urls, bool has_key,
+                                      double load_seconds) {
   const LoadedModel& parts = engine.parts();
   const ModelFacts& facts = parts.facts;
   const SchedulerConfig& s = parts.sizing.scheduler;

@@ -12,8 +12,9 @@
 namespace gapless {
 
 // At most 15 lines, the last one a curl command to try.
-std::vector<std::string> start_banner(const Engine& engine, const std::vector<std::string>& urls,
-                                      bool has_key, double load_seconds);
+std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engine,
+                                      const std::vector<std::string>& urls, bool has_key,
+                                      double load_seconds);
 
 // One line of figures for the time since the last call; empty when nothing happened.
 class StatsLine {

@@ -62,7 +62,7 @@ TEST(StartBanner, NamesASimulatedDeviceInsteadOfThisMachinesThreads) {
   args.engine.device = "sim:h100-llama3-8b";
   args.engine.max_total_tokens = 65536;
   const auto engine = Engine::create(engine_options(args.engine).value()).value();
-  const std::vector<std::string> lines = start_banner(*engine, {"http://127.0.0.1:1"}, false, 0.1);
+  const std::vector<std::string> lines = start_banner(args, *engine, {"http://127.0.0.1:1"}, false, 0.1);
   EXPECT_LE(lines.size(), 15u);
   std::string text;
   for (const std::string& each : lines) text += each + "\n";

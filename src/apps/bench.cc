@@ -40,7 +40,7 @@ class Bench {
 
   Result<BenchRow> measure(int batch, int prompt) {
     BenchRow row{batch, prompt};
-    (void)engine_.flush_cache();
+    (void)flush_cache_and_wait(engine_);
     const std::vector<std::vector<int32_t>> prompts = make_prompts(batch, prompt);
     // Prefill alone: one token each, and nothing of these prompts in the cache yet.
     ASSIGN_OR_RETURN(const std::vector<Timing> first, generate(prompts, 1));
@@ -63,7 +63,7 @@ class Bench {
   Status profile(BenchRow& row) {
     ModelRunner& runner = *engine_.parts().runner;
     if (!runner.set_profile(&profile_)) return {};
-    (void)engine_.flush_cache();
+    (void)flush_cache_and_wait(engine_);
     const Result<std::vector<Timing>> timings =
         generate(make_prompts(row.batch, row.prompt), std::min(args_.decode_tokens, kProfiledTokens));
     runner.set_profile(nullptr);

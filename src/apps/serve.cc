@@ -117,7 +117,7 @@ int run_serve(const ServeArgs& args) {
   }
   if (!*engine) return fail(exit_code_of(engine->status()), engine->status());
   for (const std::string& line :
-       start_banner(***engine, (*server)->urls(), !config->api_keys.empty(), seconds_since(begin))) {
+       start_banner(args, ***engine, (*server)->urls(), !config->api_keys.empty(), seconds_since(begin))) {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
   (*server)->set_engine(***engine);

@@ -213,51 +213,6 @@ TEST_F(GrammarTest, GbnfThatIsWrongIsRefusedWithItsLine) {
         << grammar << ": " << refusal(Kind::kGbnf, grammar);
 }
 
-TEST_F(GrammarTest, GbnfIsRead) {
-  std::mt19937 random(2);
-  const std::string grammar = R"(# a comment
-root   ::= object "\n"{2} ([a-c] | "\x41\u00e9\U0001F600" [^\x00-\x7F\u0080-\U0010FFFF]?)  # another
-object ::=
-  "{" ws ( Key-1 ":" ws value ("," ws Key-1 ":" ws value)* )? "}"
-Key-1 ::= "\"" [a-z]{1,3} "\""
-value ::= object | [0-9]+ |
-ws ::= | " "
-)";
-  for (int i = 0; i < 20; ++i) {
-    const std::string text = walk(Kind::kGbnf, grammar, random);
-    if (text.ends_with("...")) continue;
-    const size_t end = text.find("}\n\n");
-    ASSERT_NE(end, std::string::npos) << text;
-    const std::string rest = text.substr(end + 3);
-    EXPECT_TRUE(rest == "a" || rest == "b" || rest == "c" || rest == "Aé😀") << text;
-  }
-  const std::string dot = walk(Kind::kGbnf, "root ::= a.b\na ::= \"x\"\nb ::= \"y\"", random);
-  EXPECT_TRUE(dot.size() > 2 && dot.starts_with("x") && dot.ends_with("y")) << dot;
-}
-
-TEST_F(GrammarTest, GbnfThatIsWrongIsRefusedWithItsLine) {
-  const std::pair<const char*, const char*> grammars[] = {
-      {"", "no rule named root"},
-      {"root ::= a", "the rule a is used and not defined"},
-      {"root ::= \"a\"\nroot ::= \"b\"", "line 2: the rule root is defined twice"},
-      {"root ::= (\"a\"", "without its )"},
-      {"root ::= \"a\")", "without its ("},
-      {"root ::= \"a", "without its closing quote"},
-      {"\nroot ::= [a", "line 2: a character class without its ]"},
-      {"root ::= []", "an empty character class"},
-      {"root ::= \"\\q\"", "an escape that is none of"},
-      {"root ::= \"\\xg1\"", "expected hexadecimal digits"},
-      {"root ::= \"\\UFFFFFFFF\"", "beyond U+10FFFF"},
-      {"root ::= \"a\"{x}", "expected {m}"},
-      {"root ::= \"a\" | *", "expected a literal"},
-      {"root ::= \"a\"**", "expected a literal"},
-      {"root = \"a\"", "expected the name of a rule and ::="},
-  };
-  for (const auto& [grammar, message] : grammars)
-    EXPECT_NE(refusal(Kind::kGbnf, grammar).find(message), std::string::npos)
-        << grammar << ": " << refusal(Kind::kGbnf, grammar);
-}
-
 TEST_F(GrammarTest, RefusalsSayWhatIsWrong) {
   const std::pair<const char*, const char*> schemas[] = {
       {R"({"type": )", "EOF while parsing"},

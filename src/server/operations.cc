@@ -51,8 +51,8 @@ class ProbeResponse final : public LaterResponse,
   }
 
   void cancel(const Status& why) override {
+    LaterResponse::cancel(why);  // first: the engine may end the request at once
     serving_->engine.abort(id_);
-    LaterResponse::cancel(why);
   }
 
  private:
