@@ -324,6 +324,9 @@ class TamperingEngine : public EngineApi {
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip) const override {
     return engine_.detokenize(ids, skip);
   }
+  Result<RenderedChat> render_chat(const ChatPrompt& chat) const override {
+    return engine_.render_chat(chat);
+  }
   EventLoop event_loop() const override { return engine_.event_loop(); }
   bool switch_loop(EventLoop to, std::function<void()> switched) override {
     overlap_ = to == EventLoop::kOverlap;

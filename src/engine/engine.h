@@ -46,6 +46,7 @@ class Engine : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  Result<RenderedChat> render_chat(const ChatPrompt& chat) const override { return intake_.render(chat); }
   EventLoop event_loop() const override { return event_loop_; }
   bool switch_loop(EventLoop to, std::function<void()> switched) override;
   bool flush_cache(std::function<void(int64_t)> flushed) override {

@@ -31,6 +31,11 @@ struct ChatPrompt {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
 };
+// A chat as the model reads it.
+struct RenderedChat {
+  std::string text;
+  std::vector<int32_t> ids;
+};
 struct TextPrompt {
   std::string text;
   bool add_special = true;    // BOS as the model's rules say
@@ -162,6 +167,7 @@ class EngineApi {
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                                 bool parse_special) const = 0;
   virtual Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const = 0;
+  virtual Result<RenderedChat> render_chat(const ChatPrompt& chat) const = 0;
   // The loop that runs.
   virtual EventLoop event_loop() const = 0;
   // Goes on with the other loop once the steps in flight have ended; requests that run are not disturbed.

@@ -80,7 +80,10 @@ Result<std::vector<int32_t>> Intake::prompt_ids(const Prompt& prompt) const {
                                 p.text, {.add_special = p.add_special, .parse_special = p.parse_special});
                           },
                           [&](const std::vector<int32_t>& p) { return Result<std::vector<int32_t>>(p); },
-                          [&](const ChatPrompt& p) { return chat_ids(p); }},
+                          [&](const ChatPrompt& p) -> Result<std::vector<int32_t>> {
+                            ASSIGN_OR_RETURN(RenderedChat chat, render(p));
+                            return std::move(chat.ids);
+                          }},
                  prompt));
   if (ids.empty())
     return Status::invalid("the prompt is empty, and this model has no beginning-of-text token to start from")
@@ -89,15 +92,16 @@ Result<std::vector<int32_t>> Intake::prompt_ids(const Prompt& prompt) const {
   return ids;
 }
 
-Result<std::vector<int32_t>> Intake::chat_ids(const ChatPrompt& chat) const {
+Result<RenderedChat> Intake::render(const ChatPrompt& chat) const {
   if (!chat_template_) return no_chat_template();
-  ASSIGN_OR_RETURN(const MarkedText text,
+  ASSIGN_OR_RETURN(MarkedText text,
                    chat_template_->render({.messages = chat.messages,
                                            .tools = chat.tools,
                                            .template_kwargs = chat.template_kwargs,
                                            .add_generation_prompt = chat.add_generation_prompt,
                                            .continue_final_message = chat.continue_final_message}));
-  return tokenizer_.encode_chat(text);
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer_.encode_chat(text));
+  return RenderedChat{std::move(text.text), std::move(ids)};
 }
 
 Status Intake::check_token_ids(const std::vector<int32_t>& ids, const char* field) const {

@@ -28,10 +28,10 @@ class Intake {
   // value and the limit.
   // random_seed: used when the request has none.
   Result<Admitted> admit(RequestId id, const GenerateRequest& request, uint64_t random_seed) const;
+  Result<RenderedChat> render(const ChatPrompt& chat) const;
 
  private:
   Result<std::vector<int32_t>> prompt_ids(const Prompt& prompt) const;
-  Result<std::vector<int32_t>> chat_ids(const ChatPrompt& chat) const;
   Status check_token_ids(const std::vector<int32_t>& ids, const char* field) const;
   Status check_sampling(const SamplingParams& params) const;
   // null: none was asked for.

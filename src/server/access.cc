@@ -60,13 +60,14 @@ Result<std::vector<std::string>> read_api_key_file(const std::string& path) {
 
 Status AccessRules::authorize(const HttpRequest& request) const {
   if (api_keys_.empty() || request.method == "OPTIONS") return {};
-  const std::string_view token = bearer_token(request.authorization);
+  const std::string_view bearer = bearer_token(request.authorization);
+  const std::string_view token = bearer.empty() ? std::string_view(request.api_key) : bearer;
   bool known = false;
   for (const std::string& key : api_keys_) known |= equal_constant_time(key, token);
   if (known) return {};
-  return {StatusCode::kUnauthenticated, token.empty()
-                                            ? "an API key is needed: send it as 'Authorization: Bearer KEY'"
-                                            : "this API key is not known here"};
+  return {StatusCode::kUnauthenticated,
+          token.empty() ? "an API key is needed: send it as 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'"
+                        : "this API key is not known here"};
 }
 
 Status AccessRules::authorize_operator(const HttpRequest& request) const {
@@ -97,7 +98,8 @@ HttpResponse AccessRules::preflight(const HttpRequest& request) const {
   response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS");
   response.headers.emplace_back(
       "Access-Control-Allow-Headers",
-      named ? request.preflight_headers : "Authorization, Content-Type, X-Request-Id");
+      named ? request.preflight_headers
+            : "Authorization, Content-Type, X-Request-Id, X-Api-Key, Anthropic-Version");
   response.headers.emplace_back("Access-Control-Max-Age", "86400");
   return response;
 }

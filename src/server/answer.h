@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine_api.h"
@@ -20,6 +21,14 @@ struct PromptState {
   PromptScored scored;
   bool ended = false;  // Done or Failed has come
   Usage usage;         // final once ended; cached_tokens as soon as there is a delta
+};
+
+// A part of an answer, in the order the model wrote them.
+struct AnswerBlock {
+  enum class Kind : uint8_t { kText, kReasoning, kCall } kind = Kind::kText;
+  std::string text;           // of a call: its arguments, JSON
+  std::string id, name = {};  // of a call
+  bool cut = false;           // the answer was as long as it may be before this one's end
 };
 
 // One of the answers to one of the prompts.
@@ -38,6 +47,8 @@ struct Choice {
   TextOffsets offsets;                   // completions: of echoed prompt and answer
   int64_t shown_characters = 0;          // completions, streamed: of the text that the client has been sent
   size_t shown_tokens = 0;               // /generate, streamed: tokens of the last event
+  std::vector<AnswerBlock> blocks;       // formats that show them (block_format.h): those that have begun
+  int64_t events = 0;                    // responses, streamed: how many the client has been sent
 };
 
 // What all JSON objects of one response share.
@@ -63,8 +74,17 @@ class AnswerFormat {
   // The whole response body: every choice has its finish.
   virtual std::string whole(const AnswerHeader& header, std::vector<Choice>& choices,
                             const Usage& usage) const = 0;
-  // The object name of chunks, for the chunk that carries the usage alone.
-  virtual const char* chunk_object() const = 0;
+  // Appends what follows the last delta of the last choice: by default the chunk with the usage, where
+  // `usage` is filled, and [DONE].
+  virtual void end_stream(const AnswerHeader& header, std::vector<Choice>& choices, const ChunkUsage& usage,
+                          std::string& out) const;
+  // Appends the event that ends a stream which cannot go on; nothing follows it.
+  virtual void stream_error(const AnswerHeader& header, std::vector<Choice>& choices, const Status& status,
+                            std::string& out) const;
+  // What is sent where there is nothing to say, also before the first delta.
+  virtual std::string_view keepalive() const;
+  // The object name of chunks, for the chunk that carries the usage alone; formats without one have none.
+  virtual const char* chunk_object() const { return ""; }
   virtual bool wants_tokens() const = 0;
   // Whether one answer that fails fails all of them.
   virtual bool whole_or_nothing() const { return false; }

@@ -111,21 +111,29 @@ std::string token_text(const TokenText& token) {
   return text;
 }
 
-void append_usage_event(std::string& out, const AnswerHeader& header, const char* object,
-                        const Usage& usage) {
+void AnswerFormat::end_stream(const AnswerHeader& header, std::vector<Choice>&, const ChunkUsage& usage,
+                              std::string& out) const {
+  if (usage.kind == ChunkUsage::Kind::kFilled) {
+    out += kSseData;
+    JsonWriter w(out);
+    begin_answer(w, header, chunk_object());
+    w.key("choices").begin_array().end_array();
+    write_usage(w, usage.usage);
+    w.end_object();
+    out += kSseEnd;
+  }
+  out += kSseDone;
+}
+
+void AnswerFormat::stream_error(const AnswerHeader& header, std::vector<Choice>&, const Status& status,
+                                std::string& out) const {
   out += kSseData;
-  JsonWriter w(out);
-  begin_answer(w, header, object);
-  w.key("choices").begin_array().end_array();
-  write_usage(w, usage);
-  w.end_object();
+  out += error_json(status, header.request_id);
   out += kSseEnd;
 }
 
-void append_error_event(std::string& out, const Status& status, const std::string& request_id) {
-  out += kSseData;
-  out += error_json(status, request_id);
-  out += kSseEnd;
+std::string_view AnswerFormat::keepalive() const {
+  return kSseComment;
 }
 
 }  // namespace gapless

@@ -32,10 +32,6 @@ AnswerParts answer_parts(const AnswerSyntax& syntax, const Choice& choice);
 std::string call_id(const AnswerHeader& header, const Choice& choice, int32_t call);
 // A token for display where text is expected: invalid UTF-8 as U+FFFD.
 std::string token_text(const TokenText& token);
-// The last chunk before [DONE] with include_usage: no choices.
-void append_usage_event(std::string& out, const AnswerHeader& header, const char* object, const Usage& usage);
-// data: {"error": ...}
-void append_error_event(std::string& out, const Status& status, const std::string& request_id);
 
 inline constexpr std::string_view kSseData = "data: ", kSseEnd = "\n\n", kSseDone = "data: [DONE]\n\n",
                                   kSseComment = ": keep-alive\n\n";

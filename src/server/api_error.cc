@@ -13,6 +13,27 @@ const char* error_type(int http_status) {
   return http_status >= 500 ? "server_error" : "invalid_request_error";
 }
 
+const char* messages_error_type(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return http_status >= 500 ? "api_error" : "invalid_request_error";
+  }
+}
+
 const char* default_code(StatusCode code) {
   switch (code) {
     case StatusCode::kUnauthenticated:
@@ -94,13 +115,26 @@ int http_status_of(StatusCode code) {
   return 500;
 }
 
+std::string public_message(const Status& status, const std::string& request_id) {
+  if (status.code() != StatusCode::kInternal) return status.message();
+  spdlog::error("{} internal error: {}", request_id, status.message());
+  return fmt::format("internal error; the server's log has the details under {}", request_id);
+}
+
 std::string error_json(const Status& status, const std::string& request_id) {
-  std::string message = status.message();
-  if (status.code() == StatusCode::kInternal) {
-    spdlog::error("{} internal error: {}", request_id, status.message());
-    message = fmt::format("internal error; the server's log has the details under {}", request_id);
-  }
-  return error_object(http_status_of(status.code()), message, status.param(), code_of(status));
+  return error_object(http_status_of(status.code()), public_message(status, request_id), status.param(),
+                      code_of(status));
+}
+
+std::string messages_error_json(int http_status, std::string_view message, const std::string& request_id) {
+  std::string out;
+  JsonWriter w(out);
+  w.begin_object().key("type").string("error");
+  w.key("error").begin_object();
+  w.key("type").string(messages_error_type(http_status)).key("message").string(message);
+  w.end_object();
+  w.key("request_id").string(request_id).end_object();
+  return out;
 }
 
 std::string error_reason(const Status& status) {
@@ -110,7 +144,8 @@ std::string error_reason(const Status& status) {
 HttpResponse error_response(const Status& status, const std::string& request_id) {
   HttpResponse response;
   response.status = http_status_of(status.code());
-  response.body = error_json(status, request_id);
+  response.message = public_message(status, request_id);
+  response.body = error_object(response.status, response.message, status.param(), code_of(status));
   response.reason = error_reason(status);
   if (response.status == 429 || response.status == 503) response.headers.emplace_back("Retry-After", "1");
   if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -120,6 +155,7 @@ HttpResponse error_response(const Status& status, const std::string& request_id)
 HttpResponse error_response(int http_status, const std::string& message, const std::string& error_code) {
   HttpResponse response;
   response.status = http_status;
+  response.message = message;
   response.body = error_object(http_status, message, "", error_code);
   response.reason = reason_of(http_status, message, "", error_code);
   return response;

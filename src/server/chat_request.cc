@@ -136,13 +136,13 @@ Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts
   bool separate_reasoning = true;
   fields.boolean("separate_reasoning", separate_reasoning);
   RETURN_IF_ERROR(fields.status());
-  ASSIGN_OR_RETURN(AnswerSyntax syntax, apply_tools(use, model, request));
-  syntax.reasoning = model.marks_reasoning && separate_reasoning;
+  ASSIGN_OR_RETURN(plan.syntax, apply_tools(use, model, request));
+  plan.syntax.reasoning = model.marks_reasoning && separate_reasoning;
 
   request.n = plan.n;
   plan.id_prefix = "chatcmpl-";
-  plan.format = std::make_unique<ChatFormat>(request.sampling.top_logprobs >= 0, plan.return_token_ids,
-                                             std::move(syntax));
+  plan.format =
+      std::make_unique<ChatFormat>(request.sampling.top_logprobs >= 0, plan.return_token_ids, plan.syntax);
   plan.requests.push_back(std::move(request));
   return plan;
 }

@@ -39,28 +39,6 @@ void refuse_unsupported(FieldReader& fields) {
   if (beam_search) fields.unsupported("use_beam_search", "answers are sampled");
 }
 
-void read_stop(FieldReader& fields, std::vector<std::string>& stop) {
-  const json* value = fields.find("stop");
-  if (!value || fields.failed()) return;
-  const json list = value->is_string() ? json::array({*value}) : *value;
-  if (!list.is_array()) {
-    return fields.fail("stop", "stop must be a string or an array of strings, got " + describe_json(*value));
-  }
-  if (list.size() > kMaxStopStrings) {
-    return fields.fail(
-        "stop", fmt::format("stop has {} strings, at most {} are allowed", list.size(), kMaxStopStrings));
-  }
-  for (const json& item : list) {
-    if (!item.is_string()) return fields.fail("stop", "stop must hold strings, got " + describe_json(item));
-    const auto& text = item.get_ref<const std::string&>();
-    if (text.empty() || text.size() > kMaxStopStringBytes) {
-      return fields.fail("stop", fmt::format("a stop string must have between 1 and {} bytes, got {}",
-                                             kMaxStopStringBytes, text.size()));
-    }
-    stop.push_back(text);
-  }
-}
-
 // "123" -> 123; digits only, so that two spellings of one id cannot both be given.
 std::optional<int32_t> token_id_of(const std::string& key) {
   if (key.empty() || key.size() > 10 || (key[0] == '0' && key.size() > 1)) return std::nullopt;
@@ -114,6 +92,30 @@ void read_cache_salt(FieldReader& fields, GenerateRequest& request) {
                                           request.cache_salt.size(), kMaxCacheSaltBytes));
 }
 
+void read_stop(FieldReader& fields, const char* field, std::vector<std::string>& stop) {
+  const json* value = fields.find(field);
+  if (!value || fields.failed()) return;
+  const json list = value->is_string() ? json::array({*value}) : *value;
+  if (!list.is_array()) {
+    return fields.fail(field, fmt::format("{} must be a string or an array of strings, got {}", field,
+                                          describe_json(*value)));
+  }
+  if (list.size() > kMaxStopStrings) {
+    return fields.fail(
+        field, fmt::format("{} has {} strings, at most {} are allowed", field, list.size(), kMaxStopStrings));
+  }
+  for (const json& item : list) {
+    if (!item.is_string())
+      return fields.fail(field, fmt::format("{} must hold strings, got {}", field, describe_json(item)));
+    const auto& text = item.get_ref<const std::string&>();
+    if (text.empty() || text.size() > kMaxStopStringBytes) {
+      return fields.fail(field, fmt::format("a stop string must have between 1 and {} bytes, got {}",
+                                            kMaxStopStringBytes, text.size()));
+    }
+    stop.push_back(text);
+  }
+}
+
 void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
                         GenerationPlan& plan) {
   read_model(fields, model, limits.strict_model);
@@ -138,7 +140,7 @@ void read_choice_fields(FieldReader& fields, const ModelFacts& model, GenerateRe
   fields.boolean("include_stop_str_in_output", request.include_stop);
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.integers("stop_token_ids", 0, model.vocab_size - 1, 128, p.stop_token_ids);
-  read_stop(fields, request.stop);
+  read_stop(fields, "stop", request.stop);
   read_logit_bias(fields, model.vocab_size, p.logit_bias);
 }
 

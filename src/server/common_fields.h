@@ -19,6 +19,8 @@ void read_cache_salt(FieldReader& fields, GenerateRequest& request);
 // model, n, stream, stream_options, and what would be wrong to ignore.
 void read_common_fields(FieldReader& fields, const ModelFacts& model, const RequestLimits& limits,
                         GenerationPlan& plan);
+// A string or a list of strings.
+void read_stop(FieldReader& fields, const char* field, std::vector<std::string>& stop);
 // How the answer is drawn and what ends it, but for its length: fields that all servers call alike.
 void read_choice_fields(FieldReader& fields, const ModelFacts& model, GenerateRequest& request);
 // names: of the most tokens an answer may have, the last one that is there counts.

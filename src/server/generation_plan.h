@@ -22,6 +22,7 @@ struct GenerationPlan {
   bool return_token_ids = false;  // the format writes the ids of prompt and answer
   const char* id_prefix = "";
   const char* prompt_field = "prompt";  // what a message about the prompt is about
+  AnswerSyntax syntax;                  // of a chat: what its answers may hold
   std::unique_ptr<AnswerFormat> format;
 };
 

@@ -81,11 +81,11 @@ PendingResponse::Part GenerationResponse::take() {
 PendingResponse::Part GenerationResponse::keepalive() {
   if (stage_ == Stage::kWaiting && plan_->value().stream && all_accepted()) {
     Part part = begin_stream();
-    part.data.insert(0, kSseComment);
+    part.data.insert(0, plan_->value().format->keepalive());
     return part;
   }
   if (stage_ != Stage::kStreaming) return {};
-  return {.head = {}, .data = std::string(kSseComment), .end = false, .reason = {}};
+  return {.head = {}, .data = std::string(plan_->value().format->keepalive()), .end = false, .reason = {}};
 }
 
 PendingResponse::Part GenerationResponse::begin_stream() {
@@ -221,15 +221,13 @@ PendingResponse::Part GenerationResponse::refuse(const Status& status) {
 PendingResponse::Part GenerationResponse::stream_part() {
   Part part;
   if (!broken_.is_ok()) {
-    append_error_event(pending_, broken_, request_.id);
+    plan_->value().format->stream_error(header_, choices_, broken_, pending_);
     part.reason = error_reason(broken_);
     abort_running();
     part.end = true;
   } else if (all_ended()) {
-    if (plan_->value().include_usage) {
-      append_usage_event(pending_, header_, plan_->value().format->chunk_object(), total_usage());
-    }
-    pending_ += kSseDone;
+    const auto kind = plan_->value().include_usage ? ChunkUsage::Kind::kFilled : ChunkUsage::Kind::kAbsent;
+    plan_->value().format->end_stream(header_, choices_, {kind, total_usage()}, pending_);
     part.end = true;
   }
   if (part.end) end();

@@ -19,9 +19,10 @@ struct HttpRequest {
   std::string method;  // "GET"; HEAD stays "HEAD"
   std::string path;    // without the query, percent-decoded: any bytes
   std::string query;
-  std::string id;      // X-Request-Id of the client, made safe, or a generated one
-  std::string unique;  // always generated: no other request has it
-  std::string authorization, host, origin, content_encoding;
+  std::string id;                      // X-Request-Id of the client, made safe, or a generated one
+  std::string unique;                  // always generated: no other request has it
+  std::string authorization, api_key;  // Authorization, and X-Api-Key as Anthropic's clients send it
+  std::string host, origin, content_encoding;
   std::string preflight_method, preflight_headers;  // Access-Control-Request-*
   bool from_this_machine = false;  // a unix socket or a loopback address, which may be a proxy's
   std::string body;
@@ -33,7 +34,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::string reason;  // of an error, for the log alone
+  std::string message;  // of an error: what the body says of it
+  std::string reason;   // of an error, for the log alone
 };
 
 // A response that is still being made. All calls on the http thread.

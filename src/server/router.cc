@@ -10,6 +10,11 @@ namespace gapless {
 
 namespace {
 
+// Whether Anthropic's clients call this path: they read errors in a shape of their own.
+bool speaks_messages(std::string_view path) {
+  return path == "/v1/messages" || path.starts_with("/v1/messages/");
+}
+
 std::string fingerprint_of(const ModelFacts& model) {
   const std::string facts =
       fmt::format("{}|{}|{}|{}", model.id, model.architecture, model.quantisation, model.file_bytes);
@@ -93,6 +98,8 @@ Reply Router::dispatch(HttpRequest request) {
 void Router::decorate(const HttpRequest& request, HttpResponse& response) const {
   response.headers.emplace_back("X-Request-Id", request.id);
   access_.add_cors_headers(request, response);
+  if (response.status >= 400 && speaks_messages(request.path))
+    response.body = messages_error_json(response.status, response.message, request.id);
 }
 
 }  // namespace gapless

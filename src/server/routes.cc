@@ -1,10 +1,13 @@
 #include <algorithm>
 
+#include "server/chat_endpoints.h"
 #include "server/endpoints.h"
 #include "server/generation_response.h"
 #include "server/json_writer.h"
 #include "server/later_response.h"
+#include "server/messages_request.h"
 #include "server/operations.h"
+#include "server/responses_request.h"
 #include "server/route.h"
 
 namespace gapless {
@@ -30,6 +33,10 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", Who::kClients, When::kLoaded, generate<parse_chat_request>},
     {"POST", "/v1/completions", Who::kClients, When::kLoaded, generate<parse_completion_request>},
     {"POST", "/v1/embeddings", Who::kClients, When::kLoaded, generate<parse_embedding_request>},
+    {"POST", "/v1/responses", Who::kClients, When::kLoaded, generate<parse_responses_request>},
+    {"POST", "/v1/messages", Who::kClients, When::kLoaded, generate<parse_messages_request>},
+    {"POST", "/v1/messages/count_tokens", Who::kClients, When::kLoaded, count_tokens},
+    {"POST", "/apply-template", Who::kClients, When::kLoaded, apply_template},
     {"GET", "/v1/models", Who::kClients, When::kLoaded, list_models},
     {"GET", "/v1/models/{id}", Who::kClients, When::kLoaded, show_model},
     {"POST", "/generate", Who::kClients, When::kLoaded, generate<parse_native_request>},

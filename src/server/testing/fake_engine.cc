@@ -329,4 +329,10 @@ Result<std::string> FakeEngine::detokenize(const std::vector<int32_t>& ids, bool
   return out;
 }
 
+Result<RenderedChat> FakeEngine::render_chat(const ChatPrompt& chat) const {
+  GenerateRequest request;
+  request.prompt = chat;
+  return RenderedChat{chat.messages, ids_of(request)};
+}
+
 }  // namespace gapless::testing

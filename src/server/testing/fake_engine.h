@@ -52,6 +52,8 @@ class FakeEngine final : public EngineApi {
   Result<std::vector<int32_t>> tokenize(const std::string& text, bool add_special,
                                         bool parse_special) const override;
   Result<std::string> detokenize(const std::vector<int32_t>& ids, bool skip_special) const override;
+  // The chat's JSON as it is.
+  Result<RenderedChat> render_chat(const ChatPrompt& chat) const override;
   EventLoop event_loop() const override { return event_loop_; }
   bool switch_loop(EventLoop to, std::function<void()> switched) override {
     event_loop_ = to;

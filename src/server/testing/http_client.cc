@@ -189,7 +189,8 @@ std::vector<std::string> sse_data(const std::string& body) {
   size_t at = 0;
   while (at < body.size()) {
     const size_t end = std::min(body.find("\n\n", at), body.size());
-    const std::string event = body.substr(at, end - at);
+    std::string event = body.substr(at, end - at);
+    if (event.starts_with("event: ")) event.erase(0, event.find('\n') + 1);  // typed events have a name first
     if (event.starts_with("data: ")) out.push_back(event.substr(6));
     at = end + 2;
   }
