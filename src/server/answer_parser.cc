@@ -42,8 +42,8 @@ void AnswerParser::feed(std::string_view text, std::vector<AnswerPart>& parts) {
 }
 
 void AnswerParser::finish(std::vector<AnswerPart>& parts) {
-  if (state_ == State::kCall && n_calls_ > calls_before_) {
-    held_.clear();  // a call that has been sent as far as it came
+  if (syntax_.only_calls && n_calls_ > 0) {
+    held_.clear();  // of a call that has been sent as far as it came, or of the beginning of another
   } else if (state_ == State::kReasoning) {
     emit_text(AnswerPart::Kind::kReasoning, without_trailing_space(held_), parts);
   } else {

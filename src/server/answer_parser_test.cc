@@ -160,6 +160,9 @@ TEST(AnswerParser, AForcedCallIsSentWhileItGrows) {
   EXPECT_EQ(parse(syntax, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": "), "|add{\"a\": ")
       << "cut by max_tokens";
   EXPECT_EQ(parse(syntax, "<tool_call>\n{\"name\": \"ad"), "<tool_call>\n{\"name\": \"ad");
+  const std::string whole = R"(<tool_call>{"name":"add"}</tool_call>)";
+  EXPECT_EQ(parse(syntax, whole + "\n<tool_c"), "|add{}") << "what was cut off is no content";
+  EXPECT_EQ(parse(syntax, whole + "\n<tool_call>\n{\"na"), "|add{}");
 }
 
 // Texts made of what markers and calls are made of.

@@ -43,8 +43,8 @@ def joined(stream):
 
 
 @pytest.mark.parametrize("choice", ["required", ADD_ONLY])
-@pytest.mark.parametrize("seed", range(3))
-def test_forced_calls_always_parse(client, model, choice, seed):
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tl_1_forced_calls_always_parse(client, model, choice, seed):
     parameters = dict(model=model, messages=QUESTION, tools=TOOLS, tool_choice=choice, temperature=1.0, seed=seed,
                       parallel_tool_calls=False, max_tokens=200)
     answer = client.chat.completions.create(**parameters).choices[0]
@@ -109,3 +109,16 @@ def test_a_schema_that_cannot_be_used_is_refused(server):
         status, answer = ask(parameters)
         assert status == 400 and answer["error"]["type"] == "invalid_request_error", (parameters, answer)
     assert server.get("/health")[0] == 200
+
+
+def test_with_a_schema_an_answer_is_a_call_or_a_text_of_it(client, model):
+    schema = {"type": "object", "properties": {"sum": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["sum"], "additionalProperties": False}
+    for seed in range(3):
+        answer = client.chat.completions.create(
+            model=model, messages=QUESTION, tools=TOOLS, parallel_tool_calls=False, temperature=1.0, seed=seed, max_tokens=200,
+            response_format={"type": "json_schema", "json_schema": {"name": "sum", "schema": schema}}).choices[0]
+        if answer.finish_reason == "tool_calls":
+            [call] = answer.message.tool_calls
+            check(call.function.name, call.function.arguments)
+        else:
+            assert answer.finish_reason == "stop" and list(json.loads(answer.message.content)) == ["sum"]
