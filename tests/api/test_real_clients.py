@@ -71,6 +71,8 @@ def test_openai_in_javascript(server, model, tmp_path):
     assert said["usage"]["total_tokens"] == said["whole_usage"]["total_tokens"]
     assert said["logprobs"] == said["usage"]["completion_tokens"]
     assert said["completions"][0] and said["completions"][0] == said["completions"][1]
+    assert said["finish"] == ["tool_calls", "tool_calls"] and said["streamed_calls"] == said["calls"]
+    assert {name for name, _ in said["calls"]} <= {"weather", "stock"}
     assert said["refused"] == {"bad_request": True, "status": 400, "param": "temperature"}
     server.wait_idle()  # the stream that was aborted, too
 

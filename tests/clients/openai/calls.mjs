@@ -20,6 +20,15 @@ for await (const chunk of await client.chat.completions.create({ ...chat, stream
 const helper = await client.chat.completions.stream(chat).finalContent();
 const completion = await client.completions.create({ model, prompt: "A river", max_tokens: 4, temperature: 0, n: 2 });
 
+const tool = (name, field) => ({
+  type: "function",
+  function: { name, parameters: { type: "object", properties: { [field]: { type: "string", maxLength: 12 } }, required: [field] } },
+});
+const tools = { ...chat, max_tokens: 100, tools: [tool("weather", "city"), tool("stock", "symbol")], tool_choice: "required" };
+const called = (await client.chat.completions.create(tools)).choices[0];
+const streamed_call = (await client.chat.completions.stream(tools).finalChatCompletion()).choices[0];
+const calls = (choice) => choice.message.tool_calls.map((call) => [call.function.name, JSON.parse(call.function.arguments)]);
+
 let refused = null;
 try {
   await client.chat.completions.create({ ...chat, temperature: 9 });
@@ -34,5 +43,5 @@ for await (const _ of aborted) {
 
 console.log(JSON.stringify({
   model, whole: whole.choices[0].message.content, logprobs: whole.choices[0].logprobs.content.length, whole_usage: whole.usage,
-  streamed: text, helper, usage, completions: completion.choices.map((choice) => choice.text), refused,
+  calls: calls(called), streamed_calls: calls(streamed_call), finish: [called.finish_reason, streamed_call.finish_reason], streamed: text, helper, usage, completions: completion.choices.map((choice) => choice.text), refused,
 }));
