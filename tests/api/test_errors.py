@@ -31,7 +31,7 @@ def test_a_pa_5_token_ids(server, prompt):
     ("temperature", 999999), ("temperature", -1), ("temperature", "NaN"), ("top_p", -1), ("top_p", 0), ("top_p", 1.1), ("top_k", 0.01),
     ("repetition_penalty", 0), ("stream", "true"), ("max_tokens", "256"), ("max_tokens", -1), ("n", 9223372036854775807), ("n", 2.0),
     ("n", 0), ("logprobs", 100000), ("logprobs", -1), ("logit_bias", {"191222": -100}), ("logit_bias", {"x": 1}), ("logit_bias", {"1": 101}),
-    ("stop", ["a"] * 17), ("seed", 1.5), ("min_tokens", 20), ("suffix", "x"), ("best_of", 3),
+    ("stop", ["a"] * 17), ("seed", 1.5), ("min_tokens", 20), ("suffix", "x"), ("best_of", 0),
     ("response_format", {"type": "json_schema", "json_schema": {}}), ("response_format", {"schema": {}})])
 def test_a_pa_6_7_8_9_fields(server, field, value):
     error = refused(server, "/v1/completions", {**GOOD, field: value})

@@ -23,20 +23,20 @@ SHARED = {
     "skip_special_tokens": FLAG, "include_stop_str_in_output": FLAG, "return_token_ids": FLAG, "response_format": [5, {"type": "xml"}],
     "use_beam_search": ["yes", True], "prompt_logprobs": [1], "prompt_embeds": ["x"],
     "user": ANYTHING, "metadata": ANYTHING, "store": ANYTHING, "service_tier": ANYTHING, "safety_identifier": ANYTHING, "prompt_cache_key": ANYTHING,
-    "prediction": ANYTHING, "spaces_between_special_tokens": ANYTHING,
+    "prediction": ANYTHING, "reasoning_effort": ANYTHING, "spaces_between_special_tokens": ANYTHING,
 }
 SALT = {"cache_salt": [5, "x" * 257]}
 FIELDS = {
     CHAT: {**SHARED, **SALT, "messages": [5, [], ["x"]], "logprobs": ["yes", 2], "top_logprobs": ["2", -1, 21], "tools": [5, [1]],
-           "tool_choice": [5, "maybe"], "functions": [[{"name": "f"}]], "function_call": [{"name": "f"}], "chat_template_kwargs": [5],
-           "add_generation_prompt": FLAG, "continue_final_message": FLAG, "modalities": [["audio"]], "audio": [{}], "echo": ["yes", True]},
+           "tool_choice": [5, "maybe"], "parallel_tool_calls": FLAG, "separate_reasoning": FLAG, "functions": [[{"name": "f"}]],
+           "function_call": [{"name": "f"}], "chat_template_kwargs": [5], "add_generation_prompt": FLAG, "continue_final_message": FLAG, "modalities": [["audio"]], "audio": [{}], "echo": ["yes", True]},
     COMPLETION: {**SHARED, **SALT, "prompt": [5, {"a": 1}, [-1], [999999]], "echo": FLAG, "logprobs": ["2", -1, 6], "best_of": ["2", 0, 129],
                  "suffix": [5, "x"], "add_special_tokens": FLAG},
     EMBEDDING: {**SALT, "model": [5], "input": [5, {"a": 1}, [-1], [999999]], "encoding_format": [5, "hex"], "pooling": [5, "max"], "normalize": FLAG,
                 "dimensions": ["576", 0, 100], "truncate_prompt_tokens": [5], "add_special_tokens": FLAG, "user": ANYTHING},
 }
-# Documented, and tested where they are described: they are many, or depend on the model.
-ELSEWHERE = {"parallel_tool_calls", "reasoning_effort", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
+# What limits an answer has tests of its own.
+ELSEWHERE = {"guided_whitespace_pattern", "structural_tag", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
              "json_schema", "regex", "ebnf", "grammar"}
 
 

@@ -15,6 +15,11 @@ def words(rng, low, high):
     return " ".join(rng.choice(WORDS) for _ in range(rng.randint(low, high)))
 
 
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name", "age"]}
+LIMITS = [{"regex": "[a-z ]{3,30}"}, {"regex": "(yes|no), [0-9]+"}, {"guided_choice": ["one", "two", "three"]}, {"response_format": {"type": "json_object"}},
+          {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}]
+
+
 def random_sampling(rng):
     fields = {"temperature": 0}
     if rng.random() < 0.6:
@@ -27,6 +32,8 @@ def random_sampling(rng):
             ("n", 0.2, [2, 3])]:
         if rng.random() < chance:
             fields[name] = rng.choice(values)
+    if rng.random() < 0.25:
+        fields.update(rng.choice(LIMITS))
     return fields
 
 
@@ -48,7 +55,8 @@ def random_request(rng):
 
 def add_lists(into, more):
     for key, values in (more or {}).items():
-        into.setdefault(key, []).extend(values or [])
+        if values:  # of no tokens there are empty lists, or none
+            into.setdefault(key, []).extend(values)
 
 
 def empty():
