@@ -123,8 +123,6 @@ TEST(ResponsesRequest, ToolsKeepTheOrderOfTheirSchemas) {
       R"([{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"b":{},"a":{}}}}}])");
 }
 
-<<<<<<< HEAD
-=======
 TEST(ResponsesRequest, ASchemaLimitsTheAnswer) {
   const auto plan = plan_of(body(
       R"("text":{"format":{"type":"json_schema","name":"x","schema":{"type":"object","properties":{"b":{},"a":{}}}}})"));
@@ -136,7 +134,6 @@ TEST(ResponsesRequest, ASchemaLimitsTheAnswer) {
   EXPECT_EQ(r.grammar_field, "text") << "what errors call it";
 }
 
->>>>>>> cd467cb (Anthropic's messages, OpenAI's responses and the chat template are served: each becomes the chat that asks the same)
 TEST(ResponsesRequest, WhatIsWrongIsNamed) {
   const struct {
     const char *fields, *param, *part;

@@ -5,7 +5,7 @@ import anthropic
 import pytest
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
-GREEDY = {"temperature": 0, "max_tokens": 20}
+GREEDY = {"extra_body": {"temperature": 0}, "max_tokens": 20}  # this version of the client has no parameter for it
 WEATHER = {"name": "get_weather", "description": "The weather of a city.",
            "input_schema": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
                             "additionalProperties": False}}
@@ -33,9 +33,9 @@ def test_the_same_as_chat(claude, client, model):
 
 
 def test_stream_equals_whole(claude, model):
-    for extra in ({"temperature": 0}, {"temperature": 1, "extra_body": {"seed": 7}}):
-        whole = claude.messages.create(model=model, messages=MESSAGES, max_tokens=24, **extra)
-        with claude.messages.stream(model=model, messages=MESSAGES, max_tokens=24, **extra) as stream:
+    for extra in ({"temperature": 0}, {"temperature": 1, "seed": 7}):
+        whole = claude.messages.create(model=model, messages=MESSAGES, max_tokens=24, extra_body=extra)
+        with claude.messages.stream(model=model, messages=MESSAGES, max_tokens=24, extra_body=extra) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
         assert text == final.content[0].text == whole.content[0].text
@@ -51,7 +51,7 @@ def test_events_in_their_order(claude, model):
 def test_stop_sequences(claude, model):
     answer = claude.messages.create(model=model, messages=MESSAGES, stop_sequences=["ari"], **GREEDY)
     assert answer.stop_reason == "stop_sequence" and answer.stop_sequence == "ari" and "ari" not in answer.content[0].text
-    answer = claude.messages.create(model=model, messages=MESSAGES, temperature=0, max_tokens=1)
+    answer = claude.messages.create(model=model, messages=MESSAGES, extra_body={"temperature": 0}, max_tokens=1)
     assert answer.stop_reason == "max_tokens" and answer.usage.output_tokens == 1
 
 
@@ -99,7 +99,7 @@ def test_a_client_that_goes_aborts_its_answer(server, model):
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
 def test_a_forced_call_and_its_result(claude, model, choice):
-    asked = {"model": model, "max_tokens": 100, "temperature": 0, "tools": [WEATHER]}
+    asked = {"model": model, "max_tokens": 100, "extra_body": {"temperature": 0}, "tools": [WEATHER]}
     question = {"role": "user", "content": "What is the weather in Paris?"}
     whole = claude.messages.create(**asked, messages=[question], tool_choice={**choice, "disable_parallel_tool_use": True})
     assert whole.stop_reason == "tool_use"
@@ -117,6 +117,6 @@ def test_a_forced_call_and_its_result(claude, model, choice):
 def test_output_config_limits_the_answer(claude, model):
     schema = {"type": "object", "properties": {"capital": {"type": "string", "maxLength": 20}}, "required": ["capital"],
               "additionalProperties": False}
-    answer = claude.messages.create(model=model, messages=MESSAGES, temperature=0, max_tokens=100,
+    answer = claude.messages.create(model=model, messages=MESSAGES, extra_body={"temperature": 0}, max_tokens=100,
                                     extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}})
     assert set(json.loads(answer.content[0].text)) == {"capital"}
