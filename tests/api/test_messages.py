@@ -117,6 +117,6 @@ def test_a_forced_call_and_its_result(claude, model, choice):
 def test_output_config_limits_the_answer(claude, model):
     schema = {"type": "object", "properties": {"capital": {"type": "string", "maxLength": 20}}, "required": ["capital"],
               "additionalProperties": False}
-    answer = claude.messages.create(model=model, messages=MESSAGES, extra_body={"temperature": 0}, max_tokens=100,
-                                    extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}})
+    answer = claude.messages.create(model=model, messages=MESSAGES, max_tokens=100,
+                                    extra_body={"temperature": 0, "output_config": {"format": {"type": "json_schema", "schema": schema}}})
     assert set(json.loads(answer.content[0].text)) == {"capital"}
