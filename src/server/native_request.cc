@@ -6,6 +6,7 @@
 
 #include "server/common_fields.h"
 #include "server/generation_plan.h"
+#include "server/grammar_fields.h"
 #include "server/native_format.h"
 #include "server/prompt_field.h"
 
@@ -23,19 +24,12 @@ constexpr size_t kMaxNameBytes = 128;
 constexpr std::array kRefused = {
     "input_embeds", "image_data",        "audio_data",     "video_data",
     "lora_path",    "token_ids_logprob", "session_params", "custom_logit_processor"};
-constexpr std::array kRefusedSampling = {"json_schema",    "regex",      "ebnf",
-                                         "structural_tag", "stop_regex", "custom_params"};
+constexpr std::array kRefusedSampling = {"stop_regex", "custom_params"};
 
 void refuse_present(FieldReader& fields, std::span<const char* const> names, const char* why) {
   for (const char* name : names) {
     if (fields.find(name)) fields.unsupported(name, why);
   }
-}
-
-void refuse_true(FieldReader& fields, const char* name, const char* why) {
-  bool value = false;
-  fields.boolean(name, value);
-  if (value) fields.unsupported(name, why);
 }
 
 // list: whether the client wrote a list of prompts, of which there may be one.
@@ -75,8 +69,11 @@ void read_params(FieldReader& fields, const json& object, const ModelFacts& mode
   read_lengths(params, {"max_new_tokens"}, "min_new_tokens", /*min_max_tokens=*/0, request);
   read_seed(params, "sampling_seed", request);
   params.integer("n", 1, kMaxChoices, n);
+  // A schema is sent as a text, so that the order of its properties is kept.
+  read_grammar(
+      params, [&](const std::string& field) { return object.at(field).dump(); }, request);
   refuse_present(params, kRefusedSampling, "it is not available in this version");
-  refuse_true(params, "no_stop_trim", "stop strings are left out of the text");
+  params.boolean("no_stop_trim", request.include_stop);
   if (params.failed()) fields.fail(params.status());
 }
 
@@ -146,7 +143,9 @@ Result<GenerationPlan> parse_native_request(const JsonBody& body, const ModelFac
   GenerationPlan plan;
   fields.boolean("stream", plan.stream);
   refuse_present(fields, kRefused, "text is generated from text or token ids");
-  refuse_true(fields, "return_hidden_states", "answers are text");
+  bool hidden_states = false;
+  fields.boolean("return_hidden_states", hidden_states);
+  if (hidden_states) fields.unsupported("return_hidden_states", "POST /v1/embeddings has them");
   bool list = false;
   std::vector<Prompt> prompts = read_native_prompts(fields, model.vocab_size, list);
   RETURN_IF_ERROR(fields.status());

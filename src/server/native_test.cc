@@ -64,7 +64,8 @@ TEST(Generate, EveryParameterArrives) {
       test,
       R"({"input_ids":[7,8],"sampling_params":{"max_new_tokens":9,"min_new_tokens":2,"temperature":0.5,"top_p":0.9,
     "top_k":-1,"min_p":0.1,"frequency_penalty":-1,"presence_penalty":1.5,"repetition_penalty":1.25,"stop":["a","b"],
-    "stop_token_ids":[5,6],"ignore_eos":true,"skip_special_tokens":false,"sampling_seed":-1,"n":2,"json_schema":null},
+    "stop_token_ids":[5,6],"ignore_eos":true,"skip_special_tokens":false,"sampling_seed":-1,"n":2,
+    "json_schema":null,"no_stop_trim":true},
     "return_logprob":true,"logprob_start_len":0,"top_logprobs_num":3})");
   const GenerateRequest r = test.engine.submitted().at(0);
   EXPECT_EQ(std::get<std::vector<int32_t>>(r.prompt), (std::vector<int32_t>{7, 8}));
@@ -81,10 +82,20 @@ TEST(Generate, EveryParameterArrives) {
   EXPECT_EQ(r.sampling.stop_token_ids, (std::vector<int32_t>{5, 6}));
   EXPECT_TRUE(r.sampling.ignore_eos);
   EXPECT_FALSE(r.skip_special_tokens);
+  EXPECT_TRUE(r.include_stop);
   EXPECT_EQ(r.seed, uint64_t(-1));
   EXPECT_EQ(r.n, 2);
   EXPECT_EQ(r.sampling.top_logprobs, 3);
   EXPECT_TRUE(r.want_prompt_logprobs);
+}
+
+TEST(Generate, AGrammarIsPassedOn) {
+  TestServer test;
+  generate(test, R"({"text":["a","b"],"sampling_params":{"json_schema":"{\"type\":\"integer\"}"}})");
+  for (const GenerateRequest& r : test.engine.submitted()) {
+    ASSERT_TRUE(r.grammar.has_value());
+    EXPECT_EQ(*r.grammar, (GrammarSpec{GrammarSpec::Kind::kJsonSchema, R"({"type":"integer"})"}));
+  }
 }
 
 TEST(Generate, ListsAnswerLists) {
@@ -218,6 +229,8 @@ TEST(Generate, RefusesByName) {
       {R"({"text":"a","sampling_params":{"stop":7}})", "sampling_params.stop"},
       {R"({"text":"a","sampling_params":{"n":0}})", "sampling_params.n"},
       {R"({"text":"a","sampling_params":{"stop_regex":"a"}})", "sampling_params.stop_regex"},
+      {R"({"text":"a","sampling_params":{"regex":7}})", "sampling_params.regex"},
+      {R"({"text":"a","sampling_params":{"json_schema":"{}","regex":"a"}})", "sampling_params.regex"},
       {R"({"text":"a","return_logprob":"yes"})", "return_logprob"},
       {R"({"text":"a","logprob_start_len":-2})", "logprob_start_len"},
       {R"({"text":"a","top_logprobs_num":21})", "top_logprobs_num"},
