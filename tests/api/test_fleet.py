@@ -1,5 +1,6 @@
 """A fleet: workers behind sglang-router 0.3.2, started as docs/fleet.md says. GAPLESS_ROUTER_PYTHON is a Python that has the package
 (./dev test --full installs it)."""
+import http.client
 import os
 import signal
 import socket
@@ -98,7 +99,7 @@ def test_a_worker_is_lost_under_load(start_fleet, stream):
         try:
             events = router.stream("/generate", body)
             return 200 if events and events[-1] == "[DONE]" else 599
-        except (AssertionError, OSError):
+        except (AssertionError, OSError, http.client.HTTPException):
             return 598  # refused, or cut off
 
     def client(i):

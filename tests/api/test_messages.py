@@ -5,7 +5,8 @@ import anthropic
 import pytest
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
-GREEDY = {"extra_body": {"temperature": 0}, "max_tokens": 20}  # this version of the client has no parameter for it
+COLD = {"temperature": 0}  # no parameter of this client, but a field of the API
+GREEDY = {"max_tokens": 20, "extra_body": COLD}
 WEATHER = {"name": "get_weather", "description": "The weather of a city.",
            "input_schema": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
                             "additionalProperties": False}}
@@ -25,7 +26,7 @@ def test_whole_answer(claude, model):
 
 
 def test_the_same_as_chat(claude, client, model):
-    chat = client.chat.completions.create(model=model, messages=[{"role": "system", "content": "Be brief."}, *MESSAGES], **GREEDY)
+    chat = client.chat.completions.create(model=model, messages=[{"role": "system", "content": "Be brief."}, *MESSAGES], max_tokens=20, temperature=0)
     answer = claude.messages.create(model=model, system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
                                     messages=[{"role": "user", "content": [{"type": "text", "text": MESSAGES[0]["content"]}]}], **GREEDY)
     assert answer.content[0].text == chat.choices[0].message.content
@@ -33,9 +34,10 @@ def test_the_same_as_chat(claude, client, model):
 
 
 def test_stream_equals_whole(claude, model):
-    for extra in ({"temperature": 0}, {"temperature": 1, "seed": 7}):
-        whole = claude.messages.create(model=model, messages=MESSAGES, max_tokens=24, extra_body=extra)
-        with claude.messages.stream(model=model, messages=MESSAGES, max_tokens=24, extra_body=extra) as stream:
+    for extra in (COLD, {"temperature": 1, "seed": 7}):
+        extra = {"extra_body": extra}
+        whole = claude.messages.create(model=model, messages=MESSAGES, max_tokens=24, **extra)
+        with claude.messages.stream(model=model, messages=MESSAGES, max_tokens=24, **extra) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
         assert text == final.content[0].text == whole.content[0].text
@@ -51,14 +53,14 @@ def test_events_in_their_order(claude, model):
 def test_stop_sequences(claude, model):
     answer = claude.messages.create(model=model, messages=MESSAGES, stop_sequences=["ari"], **GREEDY)
     assert answer.stop_reason == "stop_sequence" and answer.stop_sequence == "ari" and "ari" not in answer.content[0].text
-    answer = claude.messages.create(model=model, messages=MESSAGES, extra_body={"temperature": 0}, max_tokens=1)
+    answer = claude.messages.create(model=model, messages=MESSAGES, max_tokens=1, extra_body=COLD)
     assert answer.stop_reason == "max_tokens" and answer.usage.output_tokens == 1
 
 
 def test_the_answer_goes_on_with_the_assistants_words(claude, client, model):
     begun = [*MESSAGES, {"role": "assistant", "content": "The capital of France is"}]
     answer = claude.messages.create(model=model, messages=begun, **GREEDY)
-    chat = client.chat.completions.create(model=model, messages=begun, extra_body={"continue_final_message": True}, **GREEDY)
+    chat = client.chat.completions.create(model=model, messages=begun, extra_body={"continue_final_message": True}, max_tokens=20, temperature=0)
     assert answer.content[0].text == chat.choices[0].message.content
 
 
@@ -99,7 +101,7 @@ def test_a_client_that_goes_aborts_its_answer(server, model):
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
 def test_a_forced_call_and_its_result(claude, model, choice):
-    asked = {"model": model, "max_tokens": 100, "extra_body": {"temperature": 0}, "tools": [WEATHER]}
+    asked = {"model": model, "max_tokens": 100, "extra_body": COLD, "tools": [WEATHER]}
     question = {"role": "user", "content": "What is the weather in Paris?"}
     whole = claude.messages.create(**asked, messages=[question], tool_choice={**choice, "disable_parallel_tool_use": True})
     assert whole.stop_reason == "tool_use"
@@ -118,5 +120,5 @@ def test_output_config_limits_the_answer(claude, model):
     schema = {"type": "object", "properties": {"capital": {"type": "string", "maxLength": 20}}, "required": ["capital"],
               "additionalProperties": False}
     answer = claude.messages.create(model=model, messages=MESSAGES, max_tokens=100,
-                                    extra_body={"temperature": 0, "output_config": {"format": {"type": "json_schema", "schema": schema}}})
+                                    output_config={"format": {"type": "json_schema", "schema": schema}}, extra_body=COLD)
     assert set(json.loads(answer.content[0].text)) == {"capital"}
