@@ -146,9 +146,12 @@ std::string text_content(FieldReader& fields, const std::string& field, const js
 }
 
 Result<GenerationPlan> parse_translated(std::string chat_body, const ModelFacts& model,
-                                        const RequestLimits& limits) {
+                                        const RequestLimits& limits, const char* format_field) {
   ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(chat_body)));
-  return parse_chat_request(body, model, limits);
+  ASSIGN_OR_RETURN(GenerationPlan plan, parse_chat_request(body, model, limits));
+  GenerateRequest& request = plan.requests.front();
+  if (request.grammar_field == "response_format") request.grammar_field = format_field;
+  return plan;
 }
 
 }  // namespace gapless

@@ -64,8 +64,8 @@ std::string type_of(const nlohmann::json& object);
 // `types`. `where`: its name in messages.
 std::string text_content(FieldReader& fields, const std::string& field, const nlohmann::json& content,
                          const std::string& where, const std::vector<std::string_view>& types);
-// parse_chat_request of a body that was translated.
+// parse_chat_request of a body that was translated. format_field: what this API calls response_format.
 Result<GenerationPlan> parse_translated(std::string chat_body, const ModelFacts& model,
-                                        const RequestLimits& limits);
+                                        const RequestLimits& limits, const char* format_field);
 
 }  // namespace gapless

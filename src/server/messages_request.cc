@@ -166,7 +166,7 @@ void write_output_config(FieldReader& fields, const JsonBody& body, ChatBodyWrit
     return fields.fail("output_config", "output_config must be an object, got " + describe_json(*config));
   const auto format = config->find("format");
   if (format == config->end() || format->is_null()) return;
-  if (type_of(*format) != "json_schema" || !format->contains("schema"))
+  if (type_of(*format) != "json_schema" || !format->contains("schema") || !(*format)["schema"].is_object())
     return fields.fail("output_config",
                        "output_config.format must be {\"type\": \"json_schema\", \"schema\": ...}");
   const std::string text = body.raw("output_config");
@@ -207,7 +207,7 @@ Result<std::string> translate(const JsonBody& body, bool counting) {
 Result<GenerationPlan> parse_messages_request(const JsonBody& body, const ModelFacts& model,
                                               const RequestLimits& limits) {
   ASSIGN_OR_RETURN(std::string chat, translate(body, /*counting=*/false));
-  ASSIGN_OR_RETURN(GenerationPlan plan, parse_translated(std::move(chat), model, limits));
+  ASSIGN_OR_RETURN(GenerationPlan plan, parse_translated(std::move(chat), model, limits, "output_config"));
   plan.id_prefix = "msg_";
   plan.prompt_field = "messages";
   plan.format = std::make_unique<MessagesFormat>(std::move(plan.syntax));
@@ -217,7 +217,7 @@ Result<GenerationPlan> parse_messages_request(const JsonBody& body, const ModelF
 Result<GenerationPlan> parse_count_tokens(const JsonBody& body, const ModelFacts& model,
                                           const RequestLimits& limits) {
   ASSIGN_OR_RETURN(std::string chat, translate(body, /*counting=*/true));
-  return parse_translated(std::move(chat), model, limits);
+  return parse_translated(std::move(chat), model, limits, "output_config");
 }
 
 }  // namespace gapless

@@ -133,6 +133,17 @@ TEST(MessagesRequest, ThinkingIsTheTemplatesSwitch) {
   EXPECT_EQ(chat_of(body("")).template_kwargs, "");
 }
 
+TEST(MessagesRequest, ASchemaLimitsTheAnswer) {
+  const auto plan = plan_of(body(
+      R"("output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{"b":{},"a":{}}}}})"));
+  ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+  const GenerateRequest& r = plan->requests[0];
+  ASSERT_TRUE(r.grammar.has_value());
+  EXPECT_EQ(r.grammar->kind, GrammarSpec::Kind::kJsonSchema);
+  EXPECT_LT(r.grammar->text.find("\"b\""), r.grammar->text.find("\"a\"")) << "in the schema's own order";
+  EXPECT_EQ(r.grammar_field, "output_config") << "what errors call it";
+}
+
 TEST(MessagesRequest, WhatIsWrongIsNamed) {
   expect_refused(plan_of(R"({"messages":[{"role":"user","content":"hi"}]})"), "max_tokens", "missing");
   expect_refused(plan_of(R"({"max_tokens":3})"), "messages", "messages must be an array");

@@ -133,7 +133,7 @@ void write_format(FieldReader& fields, const JsonBody& body, ChatBodyWriter& cha
   const std::string type = type_of(*format);
   if (type == "json_object") {
     chat.writer().key("response_format").begin_object().key("type").string(type).end_object();
-  } else if (type == "json_schema" && format->contains("schema")) {
+  } else if (type == "json_schema" && format->contains("schema") && (*format)["schema"].is_object()) {
     const std::string written = body.raw("text");
     const std::string format_text = written_member({*text, written}, "format");
     chat.json_schema(written_member({*format, format_text}, "schema"));
@@ -201,7 +201,7 @@ Result<std::string> translate(const JsonBody& body) {
 Result<GenerationPlan> parse_responses_request(const JsonBody& body, const ModelFacts& model,
                                                const RequestLimits& limits) {
   ASSIGN_OR_RETURN(std::string chat, translate(body));
-  ASSIGN_OR_RETURN(GenerationPlan plan, parse_translated(std::move(chat), model, limits));
+  ASSIGN_OR_RETURN(GenerationPlan plan, parse_translated(std::move(chat), model, limits, "text"));
   plan.id_prefix = "resp_";
   plan.prompt_field = "input";
   plan.format = std::make_unique<ResponsesFormat>(std::move(plan.syntax), echo_of(body));

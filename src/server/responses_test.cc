@@ -123,6 +123,17 @@ TEST(ResponsesRequest, ToolsKeepTheOrderOfTheirSchemas) {
       R"([{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"b":{},"a":{}}}}}])");
 }
 
+TEST(ResponsesRequest, ASchemaLimitsTheAnswer) {
+  const auto plan = plan_of(body(
+      R"("text":{"format":{"type":"json_schema","name":"x","schema":{"type":"object","properties":{"b":{},"a":{}}}}})"));
+  ASSERT_TRUE(plan.is_ok()) << plan.status().message();
+  const GenerateRequest& r = plan->requests[0];
+  ASSERT_TRUE(r.grammar.has_value());
+  EXPECT_EQ(r.grammar->kind, GrammarSpec::Kind::kJsonSchema);
+  EXPECT_LT(r.grammar->text.find("\"b\""), r.grammar->text.find("\"a\"")) << "in the schema's own order";
+  EXPECT_EQ(r.grammar_field, "text") << "what errors call it";
+}
+
 TEST(ResponsesRequest, WhatIsWrongIsNamed) {
   const struct {
     const char *fields, *param, *part;
