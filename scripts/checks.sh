@@ -33,12 +33,12 @@ cmd_fmt() {
   esac
 }
 
-# All C++ sources; the cache makes a second run look only at what changed.
+# All C++ sources, or those that find's conditions in the arguments leave; the cache makes a second run look only at what changed.
 lint_cpp() {
   have clang-tidy-14 || ensure_packages clang-tidy
   configure release
   say "clang-tidy"
-  find src examples tests -name '*.cc' -print0 | sort -z | xargs -0 -n 10000 python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" \
+  find src examples tests -name '*.cc' "$@" -print0 | sort -z | xargs -0 -n 10000 python3 scripts/tidy.py --tool "$(clang_tool clang-tidy)" \
     --build build/release --cache "$cache/tidy" --jobs "$(jobs_for_machine)"
 }
 
@@ -60,9 +60,14 @@ lint_rust() {
 
 cmd_lint() {
   [ $# -eq 0 ] || die 2 "usage: ./dev lint"
+  lint_files
+}
+
+# lint_files [CONDITIONS]: of find, on the C++ sources.
+lint_files() {
   lint_python
   lint_shell
-  lint_cpp
+  lint_cpp "$@"
   lint_rust
   say "lint: nothing to say"
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/json_shape.h"
+
 namespace gapless {
 namespace {
 
@@ -13,25 +15,6 @@ constexpr int kMaxDepth = 100;  // of nested arrays and objects; the template si
 template <class... Args>
 Status invalid_message(fmt::format_string<Args...> format, Args&&... args) {
   return Status::invalid(format, std::forward<Args>(args)...).with_param("messages");
-}
-
-int depth_of(std::string_view json) {
-  int depth = 0, deepest = 0;
-  bool in_string = false;
-  for (size_t at = 0; at < json.size(); ++at) {
-    const char c = json[at];
-    if (in_string) {
-      if (c == '\\') ++at;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
 }
 
 // One part of a content array: its text.
@@ -77,8 +60,12 @@ Status normalise_tool_calls(Json& calls, const std::string& where) {
     Json& function = calls[i]["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
     const auto& text = function["arguments"].get_ref<const std::string&>();
-    if (depth_of(text) > kMaxDepth / 2)
+    const JsonShape shape = shape_of_json(text);
+    if (shape.depth > kMaxDepth / 2)
       return invalid_message("{}[{}].function.arguments is nested too deeply", where, i);
+    if (shape.members > kMaxOrderedMembers)
+      return invalid_message("{}[{}].function.arguments has an object of {} members, at most {} are allowed",
+                             where, i, shape.members, kMaxOrderedMembers);
     Json arguments = Json::parse(text, nullptr, false);
     if (arguments.is_object()) function["arguments"] = std::move(arguments);
   }
@@ -119,8 +106,13 @@ Status normalise_message(Json& message, const std::string& where, bool template_
 }  // namespace
 
 Status check_json(std::string_view text, bool want_array, const char* param) {
-  if (depth_of(text) > kMaxDepth)
+  const JsonShape shape = shape_of_json(text);
+  if (shape.depth > kMaxDepth)
     return Status::invalid("{} is nested deeper than {} levels", param, kMaxDepth).with_param(param);
+  if (shape.members > kMaxOrderedMembers)
+    return Status::invalid("{} has an object of {} members, at most {} are allowed", param, shape.members,
+                           kMaxOrderedMembers)
+        .with_param(param);
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool right =
       first != std::string_view::npos && text[first] == (want_array ? '[' : '{') && Json::accept(text);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <ctime>
 #include <fstream>
 
@@ -151,6 +153,17 @@ TEST_F(Chat, RefusesWrongMessages) {
   const std::string deep(5000, '[');
   EXPECT_NE(error(kChatml, {.messages = deep + std::string(5000, ']')}).message().find("nested deeper"),
             std::string::npos);
+  // The order of an object's members is kept, which costs the square of their number.
+  std::string wide = "{";
+  for (int i = 0; i <= 1000; i++) wide += fmt::format(R"({}"k{}":0)", i ? "," : "", i);
+  wide += "}";
+  for (const std::string& messages :
+       {R"([{"role":"user","content":"x","more":)" + wide + "}]",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)" +
+            nlohmann::json(wide).dump() + "}}]}]"})
+    EXPECT_NE(
+        error(kChatml, {.messages = messages}).message().find("an object of 1001 members, at most 1000"),
+        std::string::npos);
   const char* ok = R"([{"role":"user","content":"x"}])";
   EXPECT_EQ(error(kChatml, {.messages = ok, .tools = "{}"}).param(), "tools");
   EXPECT_EQ(error(kChatml, {.messages = ok, .template_kwargs = "[]"}).param(), "chat_template_kwargs");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/json_shape.h"
 #include "server/json_writer.h"
 
 namespace gapless {
@@ -155,7 +156,12 @@ void read_grammar(FieldReader& fields, const RawMember& raw, GenerateRequest& re
       return fields.fail(member.name,
                          fmt::format("{} and {} cannot both be given", request.grammar_field, member.name));
     }
-    Result<GrammarSpec> spec = member.read(ordered_json::parse(raw(member.name)));
+    const std::string text = raw(member.name);
+    if (const size_t members = shape_of_json(text).members; members > kMaxOrderedMembers) {
+      return fields.fail(member.name, fmt::format("{} has an object of {} members, at most {} are allowed",
+                                                  member.name, members, kMaxOrderedMembers));
+    }
+    Result<GrammarSpec> spec = member.read(ordered_json::parse(text));
     if (!spec.is_ok())
       return fields.fail(member.name, fmt::format("{}: {}", member.name, spec.status().message()));
     request.grammar = std::move(spec).value();

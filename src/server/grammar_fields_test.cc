@@ -74,6 +74,15 @@ TEST(GrammarFields, NoneIsNone) {
   }
 }
 
+// Keeping the order of a schema's members costs the square of their number: too many are refused first.
+TEST(GrammarFields, ASchemaOfTooManyMembersIsRefusedUnparsed) {
+  std::string members;
+  for (int i = 0; i <= 1000; i++) members += fmt::format(R"({}"k{}":{{}})", i ? "," : "", i);
+  const Status status = read(R"("guided_json":{"properties":{)" + members + "}}").status();
+  EXPECT_EQ(status.param(), "guided_json");
+  EXPECT_NE(status.message().find("an object of 1001 members"), std::string::npos) << status.message();
+}
+
 TEST(GrammarFields, RefusalsNameTheField) {
   const struct {
     const char *members, *param, *part;

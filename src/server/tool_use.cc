@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/json_shape.h"
 #include "server/json_writer.h"
 #include "server/tool_grammar.h"
 
@@ -12,21 +13,14 @@ using nlohmann::ordered_json;
 
 namespace {
 
-size_t largest_object(const json& value) {
-  size_t largest = value.is_object() ? value.size() : 0;
-  if (!value.is_structured()) return 0;
-  for (const json& inner : value) largest = std::max(largest, largest_object(inner));
-  return largest;
-}
-
-void check_sizes(FieldReader& fields, const json& tools) {
+void check_sizes(FieldReader& fields, const json& tools, std::string_view text) {
   if (!tools.is_array()) return fields.fail("tools", "tools must be an array, got " + describe_json(tools));
   if (tools.size() > kMaxTools)
     return fields.fail("tools",
                        fmt::format("tools has {} entries, at most {} are allowed", tools.size(), kMaxTools));
-  if (const size_t members = largest_object(tools); members > kMaxToolMembers)
+  if (const size_t members = shape_of_json(text).members; members > kMaxOrderedMembers)
     fields.fail("tools", fmt::format("tools holds an object of {} members, at most {} are allowed", members,
-                                     kMaxToolMembers));
+                                     kMaxOrderedMembers));
 }
 
 // Keys in the client's order: a schema's is the order of the arguments. `name`: how messages call the
@@ -109,9 +103,10 @@ bool is_function_name(std::string_view name) {
 ToolUse read_tools(FieldReader& fields, const JsonBody& body) {
   ToolUse use;
   const json* tools = fields.find("tools");
-  if (tools) check_sizes(fields, *tools);
+  const std::string text = tools ? body.raw("tools") : "";
+  if (tools) check_sizes(fields, *tools, text);
   if (tools && !fields.failed()) {
-    const ordered_json ordered = ordered_json::parse(body.raw("tools"));
+    const ordered_json ordered = ordered_json::parse(text);
     for (size_t i = 0; i < ordered.size() && !fields.failed(); i++)
       read_function(fields, ordered[i], fmt::format("tools[{}]", i), use);
   }

@@ -13,7 +13,6 @@
 namespace gapless {
 
 inline constexpr size_t kMaxTools = 1024;
-inline constexpr size_t kMaxToolMembers = 1000;  // of one object: keeping their order costs their square
 inline constexpr size_t kMaxFunctionName = 128;
 inline constexpr int kMaxForcedCalls = 16;  // a small model that must call goes on calling
 

@@ -1,0 +1,20 @@
+// How deep and how wide a JSON text is: looked at before it is parsed into something that keeps the order of
+// members, which costs the square of their number. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace gapless {
+
+struct JsonShape {
+  int depth = 0;       // of nested arrays and objects
+  size_t members = 0;  // of the object that has the most
+};
+
+inline constexpr size_t kMaxOrderedMembers = 1000;
+
+// Of a text that is JSON; of another one it is some number. One pass.
+JsonShape shape_of_json(std::string_view text);
+
+}  // namespace gapless
