@@ -91,7 +91,10 @@ impl Vocabulary {
 fn compile(factory: &ParserFactory, kind: Kind, text: &str) -> Result<Grammar> {
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema(serde_json::from_str(text)?)?),
-        Kind::Regex => TopLevelGrammar::from_regex(text),
+        Kind::Regex => {
+            schema_check::check_regex(text, "regex")?;
+            TopLevelGrammar::from_regex(text)
+        }
         Kind::Lark => TopLevelGrammar::from_lark(lark(text)?),
     };
     let parser = factory.create_parser(grammar).map_err(|error| summary(&format!("{error:#}")))?;

@@ -109,6 +109,9 @@ impl Check {
                         return fail(path, format!("{} properties, at most {MAX_PROPERTIES}", schemas.len()));
                     }
                     for (name, schema) in schemas {
+                        if key == "patternProperties" {
+                            check_pattern(name, &inner)?;
+                        }
                         self.schema(schema, &format!("{inner}.{name}"))?;
                     }
                 }
@@ -120,8 +123,12 @@ impl Check {
             | "allOf"
             | "anyOf"
             | "oneOf" => self.schemas(value, &inner)?,
-            "const" | "enum" => check_numbers(value, &inner)?,
-            "pattern" | "format" => self.count_pattern(path)?,
+            "const" | "enum" => check_literal(value, &inner)?,
+            "pattern" => {
+                check_pattern(value.as_str().unwrap_or_default(), &inner)?;
+                self.count_pattern(path)?
+            }
+            "format" => self.count_pattern(path)?,
             "multipleOf" => self.count_multiple(value, path)?,
             "$ref" => self.refs += 1,
             "$id" | "id" if path != "schema" => {
@@ -149,6 +156,9 @@ impl Check {
     }
 
     fn count_multiple(&mut self, value: &Value, path: &str) -> Result<()> {
+        if value.as_f64().is_some_and(|multiple| multiple <= 0.0) {
+            return fail(path, format!("multipleOf {value} must be above 0"));
+        }
         let multiple =
             value.as_f64().and_then(digits).and_then(|digits| common_multiple(self.multiple, digits));
         self.multiple = multiple.unwrap_or(u64::MAX);
@@ -213,13 +223,73 @@ fn common_multiple(a: u64, b: u64) -> Option<u64> {
     (a / x.max(1)).checked_mul(b)
 }
 
-fn check_numbers(value: &Value, path: &str) -> Result<()> {
+/// A value that an answer may have to repeat.
+fn check_literal(value: &Value, path: &str) -> Result<()> {
     match value {
-        Value::Array(list) => list.iter().try_for_each(|item| check_numbers(item, path)),
-        Value::Object(members) => members.values().try_for_each(|item| check_numbers(item, path)),
+        Value::Array(list) => list.iter().try_for_each(|item| check_literal(item, path)),
+        Value::Object(members) => members.iter().try_for_each(|(name, item)| {
+            name.chars().try_for_each(|c| check_char(c, path))?;
+            check_literal(item, path)
+        }),
         Value::Number(number) if number.as_f64().is_some_and(|n| n.abs() >= TOO_LARGE_INTEGER) => {
             fail(path, format!("the number {number} is beyond 2^53"))
         }
+        Value::String(text) => text.chars().try_for_each(|c| check_char(c, path)),
         _ => Ok(()),
     }
+}
+
+/// JSON spells most control characters with \u, which is not among the escapes of answers: the library would leave them out.
+fn check_char(c: char, path: &str) -> Result<()> {
+    let spelled = matches!(c, '\u{8}' | '\t' | '\n' | '\u{c}' | '\r');
+    if c.is_ascii_control() && !spelled {
+        return fail(path, format!("the control character U+{:04X} is not available", c as u32));
+    }
+    Ok(())
+}
+
+/// The library drops a backslash that escapes nothing.
+pub fn check_regex(regex: &str, path: &str) -> Result<()> {
+    if regex.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1 {
+        return fail(path, "a backslash at the end escapes nothing");
+    }
+    Ok(())
+}
+
+/// Of the strings of a JSON text: no character may have to come that cannot. In a class, others may come in its place.
+fn check_pattern(pattern: &str, path: &str) -> Result<()> {
+    check_regex(pattern, path)?;
+    let mut in_class = false;
+    let mut rest = pattern.chars();
+    while let Some(mut c) = rest.next() {
+        match c {
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '\\' => c = escaped(&mut rest),
+            _ => {}
+        }
+        if !in_class {
+            check_char(c, path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The character that an escape behind its backslash stands for; a space for a class of them.
+fn escaped(rest: &mut std::str::Chars) -> char {
+    let digits = match rest.next() {
+        Some('x') => 2,
+        Some('u') => 4,
+        Some('0') => return '\0',
+        _ => return ' ',
+    };
+    let text = rest.as_str();
+    let (number, used) = match text.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+        Some((number, _)) => (number, number.len() + 2),
+        None => (text.get(..digits).unwrap_or_default(), digits),
+    };
+    for _ in 0..used {
+        rest.next();
+    }
+    u32::from_str_radix(number, 16).ok().and_then(char::from_u32).unwrap_or(' ')
 }

@@ -226,6 +226,11 @@ TEST_F(GrammarTest, RefusalsSayWhatIsWrong) {
       {R"({"x-guidance": {"lenient": true}, "not": {}})", "not available"},
       {R"({"type": "string", "format": "telepathic"})", "Unknown format: telepathic"},
       {R"({"const": 9007199254740993})", "beyond 2^53"},
+      {R"({"const": "a\u0000b"})", "schema.const: the control character U+0000 is not available"},
+      {R"({"enum": [{"a\u007f": 1}]})", "the control character U+007F is not available"},
+      {R"({"type": "string", "pattern": "^\\x01a\\u{7f}$"})", "U+0001"},
+      {R"({"type": "string", "pattern": "^a\\"})", "a backslash at the end escapes nothing"},
+      {R"({"type": "number", "multipleOf": -3})", "multipleOf -3 must be above 0"},
       {R"({"type": "object", "minProperties": 3, "required": ["a"]})", "minProperties 3 needs at least 2"},
       {R"({"$ref": "#/$defs/none"})", "Reference segment"},
       {R"({"$ref": "http://example.com/x"})", "Only absolute $ref's"},
@@ -236,7 +241,12 @@ TEST_F(GrammarTest, RefusalsSayWhatIsWrong) {
     EXPECT_NE(refusal(Kind::kJsonSchema, schema).find(message), std::string::npos)
         << schema << ": " << refusal(Kind::kJsonSchema, schema);
   EXPECT_EQ(refusal(Kind::kJsonSchema, R"({"description": "x", "x-order": 3})"), "accepted");
+  EXPECT_EQ(refusal(Kind::kJsonSchema, R"({"const": "\t\u2028"})"), "accepted");
+  EXPECT_EQ(refusal(Kind::kJsonSchema, R"({"type": "string", "pattern": "^[^\\x00-\\x1f]+\\n"})"),
+            "accepted");
   EXPECT_NE(refusal(Kind::kRegex, "a(b").find("unclosed group"), std::string::npos);
+  EXPECT_NE(refusal(Kind::kRegex, "a\\").find("escapes nothing"), std::string::npos);
+  EXPECT_EQ(refusal(Kind::kRegex, "a\\\\"), "accepted");
   EXPECT_NE(refusal(Kind::kLark, "foo: \"a\"").find("no start rule"), std::string::npos);
 }
 

@@ -84,7 +84,9 @@ void write_error(JsonWriter& w, const Status& status, const std::string& request
 
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, bool called,
                   const std::string& request_id) {
-  if (!called || !finish || finish->reason != FinishReason::kStop) return write_finish(w, finish, request_id);
+  const bool by_itself = finish && finish->reason == FinishReason::kStop &&
+                         !std::holds_alternative<std::string>(finish->matched);
+  if (!called || !by_itself) return write_finish(w, finish, request_id);
   w.key("finish_reason").string("tool_calls");
 }
 

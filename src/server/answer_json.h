@@ -20,6 +20,7 @@ void write_prompt_token_ids(JsonWriter& w, const PromptState& prompt);
 // "finish_reason": the reason, or null; for a choice that failed among others also "error".
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, const std::string& request_id);
 // The same where calls may have come: a choice that ended by itself, and called functions, has "tool_calls".
+// A stop string may have cut a call: then it is "stop".
 void write_finish(JsonWriter& w, const std::optional<Finish>& finish, bool called,
                   const std::string& request_id);
 // "error": why a choice failed, as in an error response.

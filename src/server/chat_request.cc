@@ -141,6 +141,7 @@ Result<GenerationPlan> parse_chat_request(const JsonBody& body, const ModelFacts
 
   request.n = plan.n;
   plan.id_prefix = "chatcmpl-";
+  plan.prompt_field = "messages";
   plan.format =
       std::make_unique<ChatFormat>(request.sampling.top_logprobs >= 0, plan.return_token_ids, plan.syntax);
   plan.requests.push_back(std::move(request));

@@ -47,6 +47,8 @@ Result<GenerationPlan> parse_embedding_request(const JsonBody& body, const Model
     fields.unsupported("truncate_prompt_tokens", "an input is never cut");
   GenerateRequest request;
   read_cache_salt(fields, request);
+  if (const nlohmann::json* input = fields.find("input"); input && *input == nlohmann::json::array())
+    fields.fail("input", "input is an empty list: at least one text is needed");
   std::vector<Prompt> inputs = read_prompts(fields, "input", kMaxInputs, model.vocab_size);
   RETURN_IF_ERROR(fields.status());
 

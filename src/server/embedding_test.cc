@@ -42,6 +42,7 @@ TEST(EmbeddingRequest, Refusals) {
                {R"("input":5)", "input"},
                {R"("input":[1000])", "input"},
                {R"("input":["a",1])", "input"},
+               {R"("input":[])", "input"},
                {R"("input":"a","encoding_format":"hex")", "encoding_format"},
                {R"("input":"a","encoding_format":1)", "encoding_format"},
                {R"("input":"a","dimensions":32)", "dimensions"},

@@ -26,10 +26,10 @@ void append_event(std::string& out, const char* type, Write write) {
 const char* stop_reason(const Choice& choice) {
   const Finish& finish = *choice.finish;
   if (finish.reason == FinishReason::kLength) return "max_tokens";
+  if (std::holds_alternative<std::string>(finish.matched)) return "stop_sequence";
   const bool calls = std::any_of(choice.blocks.begin(), choice.blocks.end(),
                                  [](const AnswerBlock& b) { return b.kind == Kind::kCall; });
-  if (calls) return "tool_use";
-  return std::holds_alternative<std::string>(finish.matched) ? "stop_sequence" : "end_turn";
+  return calls ? "tool_use" : "end_turn";
 }
 
 // stop_reason and stop_sequence; null while the answer grows.

@@ -164,6 +164,7 @@ Result<GenerationPlan> parse_native_request(const JsonBody& body, const ModelFac
     request.n = plan.n;
     ask_for_logprobs(options, request);
   }
+  plan.prompt_field = fields.find("text") ? "text" : "input_ids";
   plan.format = std::make_unique<NativeFormat>(options);
   return plan;
 }

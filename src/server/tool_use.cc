@@ -127,10 +127,9 @@ Result<AnswerSyntax> apply_tools(const ToolUse& use, const ModelFacts& model, Ge
   if (!syntax.only_calls && !request.grammar) return syntax;
   const bool schema = request.grammar && request.grammar->kind == GrammarSpec::Kind::kJsonSchema;
   if (request.grammar && (syntax.only_calls || !schema))
-    return Status::invalid(
-               "{} cannot be combined with what else limits the answer (response_format, a regular "
-               "expression, a grammar)",
-               syntax.only_calls ? "a tool_choice that forces a call" : "tools")
+    return Status::invalid("{} cannot be combined with {}{}",
+                           syntax.only_calls ? "a tool_choice that forces a call" : "tools",
+                           request.grammar_field, syntax.only_calls ? "" : " unless that is a JSON schema")
         .with_param("tool_choice");
   request.grammar_field = "tools";
   request.grammar = calls_grammar(use, *model.tool_format, request.grammar ? request.grammar->text : "");

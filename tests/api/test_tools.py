@@ -42,6 +42,14 @@ def joined(stream):
     return content, calls, finish
 
 
+def test_a_call_that_a_stop_string_cuts_is_not_told_as_a_call_that_is_whole(client, model):
+    parameters = dict(model=model, messages=QUESTION, tools=[WEATHER], tool_choice="required", stop=["unit"], temperature=0, max_tokens=100)
+    answer = client.chat.completions.create(**parameters).choices[0]
+    _, calls, finish = joined(client.chat.completions.create(**parameters, stream=True))
+    assert answer.finish_reason == finish == "stop"
+    assert calls[0][2] == answer.message.tool_calls[0].function.arguments and "unit" not in calls[0][2]
+
+
 @pytest.mark.parametrize("choice", ["required", ADD_ONLY])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_tl_1_forced_calls_always_parse(client, model, choice, seed):
