@@ -14,8 +14,11 @@ class LlguidanceMatcher : public GrammarMatcher {
 
   Status fill_mask(std::span<uint32_t> allowed) override {
     std::string error;
-    return ffi_status(
+    const Status status = ffi_status(
         gapless_text_matcher_mask(handle_.get(), allowed.data(), allowed.size(), ffi_sink(error)), error);
+    if (status.code() != StatusCode::kInvalidArgument) return status;
+    return Status::invalid("the grammar is too complex to say what may follow here, simplify it: {}",
+                           status.message());
   }
   Status accept(int32_t token) override {
     std::string error;

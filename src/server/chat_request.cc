@@ -91,6 +91,8 @@ ChatPrompt read_chat(FieldReader& fields, const JsonBody& body, const ToolUse& u
   ChatPrompt chat;
   check_messages(fields);
   refuse_functions(fields);
+  if (fields.find("chat_template"))
+    fields.unsupported("chat_template", "the server's own is used (--chat-template)");
   const bool with_kwargs = read_template_kwargs(fields);
   fields.boolean("add_generation_prompt", chat.add_generation_prompt);
   fields.boolean("continue_final_message", chat.continue_final_message);

@@ -169,4 +169,13 @@ void read_grammar(FieldReader& fields, const RawMember& raw, GenerateRequest& re
   }
 }
 
+void refuse_grammar_fields(FieldReader& fields, const std::string& instead) {
+  for (const Member& member : kFields) {
+    const json* value = fields.find(member.name);
+    if (value && !says_nothing(member.name, *value)) fields.unsupported(member.name, "use " + instead);
+  }
+  for (const char* field : kNotAvailable)
+    if (fields.find(field)) fields.unsupported(field, "use " + instead);
+}
+
 }  // namespace gapless

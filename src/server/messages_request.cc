@@ -4,6 +4,7 @@
 
 #include "server/chat_translation.h"
 #include "server/common_fields.h"
+#include "server/grammar_fields.h"
 #include "server/messages_format.h"
 
 namespace gapless {
@@ -180,6 +181,8 @@ Result<std::string> translate(const JsonBody& body, bool counting) {
   for (const char* field : {"container", "mcp_servers"}) {
     if (fields.find(field)) fields.unsupported(field, "it is one of Anthropic's servers' own");
   }
+  refuse_grammar_fields(fields, "output_config.format");
+  if (fields.find("output_format")) fields.unsupported("output_format", "use output_config.format");
   ChatBodyWriter chat;
   chat.pass_on(body);
   std::optional<int32_t> max_tokens;

@@ -151,6 +151,8 @@ TEST(MessagesRequest, WhatIsWrongIsNamed) {
     const char *fields, *param, *part;
   } kFields[] = {
       {R"("max_tokens":0)", "max_tokens", "between 1"},
+      {R"("regex":"a")", "regex", "use output_config.format"},
+      {R"("output_format":{"type":"json_schema"})", "output_format", "use output_config.format"},
       {R"("temperature":"hot")", "temperature", "a number"},
       {R"("top_p":2)", "top_p", "at most 1"},
       {R"("stop_sequences":"a")", "stop_sequences", "an array"},

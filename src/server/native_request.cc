@@ -143,6 +143,7 @@ Result<GenerationPlan> parse_native_request(const JsonBody& body, const ModelFac
   GenerationPlan plan;
   fields.boolean("stream", plan.stream);
   refuse_present(fields, kRefused, "text is generated from text or token ids");
+  refuse_grammar_fields(fields, "the same field in sampling_params");
   bool hidden_states = false;
   fields.boolean("return_hidden_states", hidden_states);
   if (hidden_states) fields.unsupported("return_hidden_states", "POST /v1/embeddings has them");

@@ -235,6 +235,7 @@ TEST(Generate, RefusesByName) {
       {R"({"text":"a","logprob_start_len":-2})", "logprob_start_len"},
       {R"({"text":"a","top_logprobs_num":21})", "top_logprobs_num"},
       {R"({"text":"a","image_data":"x"})", "image_data"},
+      {R"({"text":"a","regex":"x"})", "regex"},
       {R"({"text":"a","lora_path":"x"})", "lora_path"},
       {R"({"text":"a","return_hidden_states":true})", "return_hidden_states"},
   };

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "server/chat_translation.h"
+#include "server/grammar_fields.h"
 #include "server/responses_format.h"
 
 namespace gapless {
@@ -149,6 +150,7 @@ void refuse_unsupported(FieldReader& fields) {
     if (fields.find(field))
       fields.unsupported(field, "no response is stored here; send the whole conversation as input");
   }
+  refuse_grammar_fields(fields, "text.format");
   if (fields.find("prompt")) fields.unsupported("prompt", "no prompts are stored here");
   bool background = false;
   fields.boolean("background", background);

@@ -139,6 +139,8 @@ TEST(ResponsesRequest, WhatIsWrongIsNamed) {
     const char *fields, *param, *part;
   } kFields[] = {
       {R"("previous_response_id":"resp_1")", "previous_response_id", "stored"},
+      {R"("response_format":{"type":"json_object"})", "response_format", "use text.format"},
+      {R"("structural_tag":{})", "structural_tag", "use text.format"},
       {R"("conversation":"c")", "conversation", "stored"},
       {R"("prompt":{"id":"p"})", "prompt", "stored"},
       {R"("background":true)", "background", "stored"},

@@ -29,7 +29,7 @@ SALT = {"cache_salt": [5, "x" * 257]}
 FIELDS = {
     CHAT: {**SHARED, **SALT, "messages": [5, [], ["x"]], "logprobs": ["yes", 2], "top_logprobs": ["2", -1, 21], "tools": [5, [1]],
            "tool_choice": [5, "maybe"], "parallel_tool_calls": FLAG, "separate_reasoning": FLAG, "functions": [[{"name": "f"}]],
-           "function_call": [{"name": "f"}], "chat_template_kwargs": [5], "add_generation_prompt": FLAG, "continue_final_message": FLAG, "modalities": [["audio"]], "audio": [{}], "echo": ["yes", True]},
+           "function_call": [{"name": "f"}], "chat_template_kwargs": [5], "add_generation_prompt": FLAG, "continue_final_message": FLAG, "modalities": [["audio"]], "audio": [{}], "chat_template": ["{{ messages }}"], "echo": ["yes", True]},
     COMPLETION: {**SHARED, **SALT, "prompt": [5, {"a": 1}, [-1], [999999]], "echo": FLAG, "logprobs": ["2", -1, 6], "best_of": ["2", 0, 129],
                  "suffix": [5, "x"], "add_special_tokens": FLAG},
     EMBEDDING: {**SALT, "model": [5], "input": [5, {"a": 1}, [-1], [999999]], "encoding_format": [5, "hex"], "pooling": [5, "max"], "normalize": FLAG,
