@@ -244,19 +244,22 @@ TakeParams ModelRunner::take_params(LaunchState& launch) {
           .sampler = sampler_.get()};
 }
 
-// The output head of masked rows is computed while their masks are made, as far as the logits have room.
+// The output head of masked rows is computed while their masks are made, as far as the logits have room;
+// where they have room for all rows, in one pass over its weights.
 void ModelRunner::push_first_step(OpList& ops, Step& step, LaunchState& launch) {
   const TakeParams take = take_params(launch);
   push_take(ops, take);
   model_.forward(ops, table_, step.inputs(step.free_rows), kv_view());
   if (step.pooled_rows.bound > 0)
     push_pool(ops, step, slots_, model_.hidden_states(ops, table_, step.inputs(step.pooled_rows)));
+  const bool one_head = step.masked_rows.bound > 0 && has_one_head(step);
+  if (one_head) push_head(ops, step, step.head_rows, 0);
   for (int32_t begin = 0; begin < step.free_rows.bound; begin += logit_group_) {
-    push_head(ops, step, step.free_rows, begin);
-    push_sampler(ops, step, step.free_rows, begin);
+    if (!one_head) push_head(ops, step, step.free_rows, begin);
+    push_sampler(ops, step, step.free_rows, begin, 0);
   }
   if (step.masked_rows.bound == 0) return push_results(ops, step, take);
-  push_head(ops, step, step.masked_rows, 0);
+  if (!one_head) push_head(ops, step, step.masked_rows, 0);
   push_computed(ops, take);
 }
 
@@ -265,9 +268,13 @@ void ModelRunner::push_second_step(OpList& ops, Step& step, LaunchState& launch)
   push_masks(ops, take, model_.config().vocab_size);
   for (int32_t begin = 0; begin < step.masked_rows.bound; begin += logit_group_) {
     if (begin > 0) push_head(ops, step, step.masked_rows, begin);
-    push_sampler(ops, step, step.masked_rows, begin);
+    push_sampler(ops, step, step.masked_rows, begin, has_one_head(step) ? step.masked_rows.first : 0);
   }
   push_results(ops, step, take);
+}
+
+bool ModelRunner::has_one_head(const Step& step) const {
+  return step.head_rows.bound <= logit_group_;
 }
 
 // The logits of one group of rows.
@@ -276,10 +283,12 @@ void ModelRunner::push_head(OpList& ops, const Step& step, const LogitRange& ran
                 logits_.as<float>(), ld_logits_);
 }
 
-void ModelRunner::push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin) {
+// logits_row: where the logits of row `begin` are.
+void ModelRunner::push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin,
+                               int32_t logits_row) {
   sampler_->push(ops, {.rows = {range.count, begin, std::min(logit_group_, range.bound - begin)},
                        .logit_rows = step.logit_info + range.first,
-                       .logits = logits_.as<float>(),
+                       .logits = logits_.as<float>() + logits_row * ld_logits_,
                        .ld = ld_logits_,
                        .slots = slots_.states,
                        .future_map = slots_.future_map,

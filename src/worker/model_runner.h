@@ -60,7 +60,9 @@ class ModelRunner {
   void push_first_step(OpList& ops, Step& step, LaunchState& launch);
   void push_second_step(OpList& ops, Step& step, LaunchState& launch);
   void push_head(OpList& ops, const Step& step, const LogitRange& range, int32_t begin);
-  void push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin);
+  void push_sampler(OpList& ops, const Step& step, const LogitRange& range, int32_t begin,
+                    int32_t logits_row);
+  bool has_one_head(const Step& step) const;
   void push_results(OpList& ops, const Step& step, const TakeParams& take);
   size_t next_place();
   KvView kv_view() const;

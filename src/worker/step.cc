@@ -1,5 +1,7 @@
 #include "worker/step.h"
 
+#include <algorithm>
+
 #include "sampling/token_mask.h"
 
 namespace gapless {
@@ -57,10 +59,23 @@ class Taker {
       s_.places[i] = {RowStatus::kOk, n_free_, -1};
       take_row(batch_.rows[i], s_.places[i]);
     }
-    *s_.counts = {n_rows_, n_tiles_, n_free_, n_masked_, n_pooled_, 0};
+    fill_head_rows();
+    *s_.counts = {.rows = n_rows_,
+                  .tiles = n_tiles_,
+                  .free_rows = n_free_,
+                  .masked_rows = n_masked_,
+                  .head_rows = n_rows_ > 0 ? s_.head_rows.bound : 0,
+                  .pooled_rows = n_pooled_,
+                  .computed = 0};
   }
 
  private:
+  // So that one pass over the head's weights serves free and masked rows, whichever of them live.
+  void fill_head_rows() {
+    std::fill(s_.logit_rows + n_free_, s_.logit_rows + s_.free_rows.bound, 0);
+    std::fill(s_.logit_rows + s_.masked_rows.first + n_masked_, s_.logit_rows + s_.head_rows.bound, 0);
+  }
+
   void admit(const SlotInit& init, SlotStatePtr& state) {
     SlotState* former = p_.slots.states[init.slot];
     p_.slots.states[init.slot] = state.release();
@@ -196,7 +211,8 @@ void Step::reset(Frozen<ModelWorkerBatch> next, const Sampler& sampler) {
     pooled_rows.bound += r.n_pooled;
   }
   masked_rows.first = free_rows.bound;
-  pooled_rows.first = masked_rows.first + masked_rows.bound;
+  head_rows = {0, masked_rows.first + masked_rows.bound, &counts->head_rows};
+  pooled_rows.first = head_rows.bound;
   batch.emplace(std::move(next));
 }
 

@@ -52,8 +52,9 @@ struct Step {
   std::vector<SlotStatePtr>
       inits;  // parallel to batch->slot_inits; `take` swaps them in, former owners stay here until reuse
   LogitRange free_rows, masked_rows;  // the sampled rows that are masked, behind all other sampled ones
-  LogitRange pooled_rows;             // whose hidden states are wanted and no logits, behind both
-  SamplingInfo info;                  // set before the second step
+  LogitRange head_rows;    // both; where a row of them does not live, some row that does stands in its place
+  LogitRange pooled_rows;  // whose hidden states are wanted and no logits, behind both
+  SamplingInfo info;       // set before the second step
 
   // Device memory, one value per ...
   int32_t *ids, *positions, *slots;  // row
@@ -61,7 +62,7 @@ struct Step {
   int32_t* logit_rows;               // logit row: its row
   LogitRow* logit_info;              // logit row
   struct Counts {
-    int32_t rows, tiles, free_rows, masked_rows, pooled_rows;
+    int32_t rows, tiles, free_rows, masked_rows, head_rows, pooled_rows;
     uint64_t computed;  // the batch whose first step is complete
   } * counts;
 
