@@ -14,7 +14,7 @@ class LlguidanceMatcher : public GrammarMatcher {
 
   Status fill_mask(std::span<uint32_t> allowed) override {
     std::string error;
-    const Status status = ffi_status(
+    Status status = ffi_status(
         gapless_text_matcher_mask(handle_.get(), allowed.data(), allowed.size(), ffi_sink(error)), error);
     if (status.code() != StatusCode::kInvalidArgument) return status;
     return Status::invalid("the grammar is too complex to say what may follow here, simplify it: {}",
