@@ -52,6 +52,7 @@ bool CallReader::end_key() {
 }
 
 bool CallReader::end_value() {
+  if (calls_.empty()) return true;  // an array without any
   ToolCall& call = calls_.back();
   if (scanner_.depth() == call_depth_) {  // a member's
     in_arguments_ = false;
