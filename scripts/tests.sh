@@ -73,7 +73,10 @@ sanitized() {
 }
 
 stage_asan() { sanitized asan "${asan_tests[@]}"; }
-stage_tsan() { sanitized tsan "${tsan_tests[@]}"; }
+stage_tsan() {
+  export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan-suppressions.txt
+  sanitized tsan "${tsan_tests[@]}"
+}
 
 stage_unit_full() {
   build_targets release all

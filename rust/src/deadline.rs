@@ -25,12 +25,15 @@ pub fn run<T: Send + 'static>(limit: Duration, job: impl FnOnce() -> T + Send + 
     let state = Arc::new(AtomicU8::new(RUNNING));
     let (send, receive) = mpsc::sync_channel(1);
     let of_thread = Finish(state.clone());
-    thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn(move || {
+    let thread = thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn(move || {
         let _finish = of_thread;
         let _ = send.send(job());
     })?;
     match receive.recv_timeout(limit) {
-        Ok(result) => Ok(result),
+        Ok(result) => {
+            let _ = thread.join(); // it is at its end: what it wrote is seen from here on
+            Ok(result)
+        }
         Err(mpsc::RecvTimeoutError::Disconnected) => panic!("it panicked"),
         Err(mpsc::RecvTimeoutError::Timeout) => {
             OVERDUE.fetch_add(1, Ordering::SeqCst);

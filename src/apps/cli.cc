@@ -51,13 +51,13 @@ std::string mistyped_command_message(const CLI::App& app) {
   const std::string file = option->results().front(), near = nearest_command(app, file);
   std::error_code error;
   if (std::filesystem::exists(file, error)) return {};
-  if (const std::string text = dev_command_message(app, file); !text.empty()) return text;
+  if (std::string text = dev_command_message(app, file); !text.empty()) return text;
   if (near.empty()) return {};
   return fmt::format("there is no file '{}': did you mean `{} {}`?", file, full_name(app), near);
 }
 
 std::string unknown_argument_message(const CLI::App& app, const std::string& argument) {
-  if (const std::string text = dev_command_message(app, argument); !text.empty()) return text;
+  if (std::string text = dev_command_message(app, argument); !text.empty()) return text;
   const bool is_flag = argument.starts_with("-");
   const std::string near = is_flag ? nearest_flag(app, argument) : nearest_command(app, argument);
   return fmt::format("unknown {} '{}'{}", is_flag ? "flag" : "argument", argument,
