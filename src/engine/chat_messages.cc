@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/json_shape.h"
 
@@ -63,9 +64,9 @@ Status normalise_tool_calls(Json& calls, const std::string& where) {
     const JsonShape shape = shape_of_json(text);
     if (shape.depth > kMaxDepth / 2)
       return invalid_message("{}[{}].function.arguments is nested too deeply", where, i);
-    if (shape.members > kMaxOrderedMembers)
-      return invalid_message("{}[{}].function.arguments has an object of {} members, at most {} are allowed",
-                             where, i, shape.members, kMaxOrderedMembers);
+    if (Status status = check_members(shape, fmt::format("{}[{}].function.arguments", where, i));
+        !status.is_ok())
+      return std::move(status).with_param("messages");
     Json arguments = Json::parse(text, nullptr, false);
     if (arguments.is_object()) function["arguments"] = std::move(arguments);
   }
@@ -109,10 +110,8 @@ Status check_json(std::string_view text, bool want_array, const char* param) {
   const JsonShape shape = shape_of_json(text);
   if (shape.depth > kMaxDepth)
     return Status::invalid("{} is nested deeper than {} levels", param, kMaxDepth).with_param(param);
-  if (shape.members > kMaxOrderedMembers)
-    return Status::invalid("{} has an object of {} members, at most {} are allowed", param, shape.members,
-                           kMaxOrderedMembers)
-        .with_param(param);
+  if (Status status = check_members(shape, param); !status.is_ok())
+    return std::move(status).with_param(param);
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool right =
       first != std::string_view::npos && text[first] == (want_array ? '[' : '{') && Json::accept(text);

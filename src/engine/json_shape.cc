@@ -28,4 +28,10 @@ JsonShape shape_of_json(std::string_view text) {
   return shape;
 }
 
+Status check_members(const JsonShape& shape, std::string_view what) {
+  if (shape.members <= kMaxOrderedMembers) return {};
+  return Status::invalid("{} has an object of {} members, at most {} are allowed", what, shape.members,
+                         kMaxOrderedMembers);
+}
+
 }  // namespace gapless

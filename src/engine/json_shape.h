@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace gapless {
 
 struct JsonShape {
@@ -16,5 +18,7 @@ inline constexpr size_t kMaxOrderedMembers = 1000;
 
 // Of a text that is JSON; of another one it is some number. One pass.
 JsonShape shape_of_json(std::string_view text);
+// An error that begins with `what`, where an object has more than kMaxOrderedMembers.
+Status check_members(const JsonShape& shape, std::string_view what);
 
 }  // namespace gapless

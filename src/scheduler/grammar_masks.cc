@@ -25,7 +25,8 @@ void Scheduler::send_sampling_info() {
   }
   mask.set_args(oldest.id, info.rows.size());
   oldest.ticket.set_sampling_info(std::move(info));
-  retire_finished();
+  if (deltas_.empty()) return;
+  retire_finished();  // those whose grammar gave up
   send_deltas();
 }
 

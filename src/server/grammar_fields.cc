@@ -157,10 +157,8 @@ void read_grammar(FieldReader& fields, const RawMember& raw, GenerateRequest& re
                          fmt::format("{} and {} cannot both be given", request.grammar_field, member.name));
     }
     const std::string text = raw(member.name);
-    if (const size_t members = shape_of_json(text).members; members > kMaxOrderedMembers) {
-      return fields.fail(member.name, fmt::format("{} has an object of {} members, at most {} are allowed",
-                                                  member.name, members, kMaxOrderedMembers));
-    }
+    if (const Status status = check_members(shape_of_json(text), member.name); !status.is_ok())
+      return fields.fail(member.name, status.message());
     Result<GrammarSpec> spec = member.read(ordered_json::parse(text));
     if (!spec.is_ok())
       return fields.fail(member.name, fmt::format("{}: {}", member.name, spec.status().message()));

@@ -18,9 +18,8 @@ void check_sizes(FieldReader& fields, const json& tools, std::string_view text) 
   if (tools.size() > kMaxTools)
     return fields.fail("tools",
                        fmt::format("tools has {} entries, at most {} are allowed", tools.size(), kMaxTools));
-  if (const size_t members = shape_of_json(text).members; members > kMaxOrderedMembers)
-    fields.fail("tools", fmt::format("tools holds an object of {} members, at most {} are allowed", members,
-                                     kMaxOrderedMembers));
+  if (const Status status = check_members(shape_of_json(text), "tools"); !status.is_ok())
+    fields.fail("tools", status.message());
 }
 
 // Keys in the client's order: a schema's is the order of the arguments. `name`: how messages call the
