@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Lowest first. Layers of one row do not see each other. The list of docs/architecture.md.
+# Lowest first. Layers of one row do not see each other. The list of docs/internals.md.
 LAYERS = [["base"], ["device"], ["kernels"], ["model", "cache", "sampling"], ["worker"], ["scheduler"], ["engine"], ["server", "library"], ["apps"]]
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
 TEXT_LIBRARY = "gapless_text_ffi"  # the Rust library: only this layer and those above may name it

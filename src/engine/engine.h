@@ -26,7 +26,7 @@
 
 namespace gapless {
 
-// Threads it creates: scheduler, detokenizer, text pool, and the device's own. See docs/architecture.md.
+// Threads it creates: scheduler, detokenizer, text pool, and the device's own. See docs/internals.md.
 class Engine : public EngineApi {
  public:
   // Loads the model on the calling thread (seconds), then starts the threads. An error says what to do.
