@@ -3,14 +3,12 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "apps/bench_overlap.h"
 #include "apps/cli.h"
 #include "apps/progress.h"
 #include "apps/selftest.h"
 #include "apps/steady_load.h"
-#include "apps/thread_cpu.h"
 
 namespace gapless {
 namespace {
@@ -76,19 +74,6 @@ TEST(ProgressLine, IsWrittenOverOnATerminalOnly) {
   EXPECT_EQ(shown(false, 3600), "12 of 20\n20 of 20\n");
   EXPECT_EQ(shown(false, 0), "12 of 20\n3 of 20\n20 of 20\nagain\n");
   EXPECT_EQ(shown(false, Progress::kNoLines), "");
-}
-
-TEST(ThreadCpu, AThreadThatWorksIsSeenUnderItsName) {
-  std::atomic<bool> stop{false};
-  NamedThread busy("busy-7", [&] {
-    while (!stop) {
-    }
-  });
-  // Until it shows, not for a time: the machine may be busy.
-  while (thread_cpu_seconds()["busy"] < 0.01) std::this_thread::yield();
-  stop = true;
-  busy.join();
-  EXPECT_EQ(thread_cpu_seconds().count("busy"), 0u);
 }
 
 // `steps` decode steps of `step` microseconds with `gap` microseconds between them.

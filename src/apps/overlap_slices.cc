@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "apps/bench_overlap.h"
-#include "apps/thread_cpu.h"
+#include "base/thread_cpu.h"
 #include "base/trace_names.h"
 
 namespace gapless {

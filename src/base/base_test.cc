@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/queue.h"
 #include "base/status.h"
+#include "base/testing/idle.h"
 #include "base/thread.h"
 
 namespace gapless {
@@ -71,6 +73,38 @@ TEST(ThreadRole, BelongsToTheFirstThreadThatAsks) {
   ThreadRole role;
   EXPECT_TRUE(role.is_mine());
   std::thread([&] { EXPECT_FALSE(role.is_mine()); }).join();
+}
+
+// Burns CPU in a thread called busy-7 while it lives.
+class Busy {
+ public:
+  ~Busy() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  NamedThread thread_{"busy-7", [this] {
+                        while (!stop_) {
+                        }
+                      }};
+};
+
+TEST(ThreadCpu, AThreadThatWorksIsSeenUnderItsName) {
+  {
+    Busy busy;
+    // Until it shows, not for a time: the machine may be busy.
+    while (thread_cpu_seconds()["busy"] < 0.01) std::this_thread::yield();
+  }
+  EXPECT_EQ(thread_cpu_seconds().count("busy"), 0u);
+}
+
+TEST(ThreadCpu, AThreadThatSpinsIsNeverAtRest) {
+  Busy busy;
+  NamedThread asleep("asleep", [] { std::this_thread::sleep_for(std::chrono::milliseconds(500)); });
+  EXPECT_GT(testing::cpu_share_at_rest("busy", 0.02, [] {}), 0.02);
+  EXPECT_LT(testing::cpu_share_at_rest("asleep", 0.02, [] {}), 0.02);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "apps/thread_cpu.h"
+#include "base/thread_cpu.h"
 
 #include <time.h>
 
