@@ -45,7 +45,7 @@ any_of() {
   echo "^($*)\$"
 }
 
-stage_static() { python_tests static tests/layers_test.py tests/hygiene_test.py; }
+stage_static() { python_tests static tests/layers_test.py tests/hygiene_test.py tests/docs_test.py; }
 stage_fmt() { cmd_fmt --check; }
 # The program's own sources: clang-tidy takes seconds for a file, and there are as many of tests.
 stage_lint() { lint_files -not -name '*_test.cc' -not -path '*testing*'; }
