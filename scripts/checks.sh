@@ -58,6 +58,17 @@ lint_rust() {
   CARGO_TARGET_DIR=$PWD/build/clippy cargo clippy --quiet --release --locked --manifest-path rust/Cargo.toml -- -D warnings
 }
 
+# The page and its tests. Without node on the machine nothing is installed for it here; the test stage `web` does.
+lint_web() {
+  if ! node_is_new_enough; then
+    say "no node: the page's JavaScript is not checked"
+    return 0
+  fi
+  ensure_web_node
+  GAPLESS_WEB_NODE=$web_node "$web_node/node_modules/.bin/eslint" --config tests/web/eslint.config.mjs --max-warnings 0 \
+    --no-error-on-unmatched-pattern src/server/web tests/web
+}
+
 cmd_lint() {
   [ $# -eq 0 ] || die 2 "usage: ./dev lint"
   lint_files
@@ -67,6 +78,7 @@ cmd_lint() {
 lint_files() {
   lint_python
   lint_shell
+  lint_web
   lint_cpp "$@"
   lint_rust
   say "lint: nothing to say"

@@ -10,6 +10,7 @@ build_packages=(
 check_packages=(clang-format clang-tidy shellcheck)
 rust_packages=(cargo-web rustc-web)
 rust_minimum=1.87  # what the grammar library in rust/Cargo.lock asks for
+node_minimum=18  # Debian 12's
 
 venv=$cache/venv
 
@@ -104,19 +105,52 @@ ensure_clients() {
   clients=$cache/clients
   local name
   for name in lm-eval guidellm aiperf; do install_pinned "$clients/$name" "scripts/requirements-$name.txt" --no-deps; done
-  ensure_openai_node "$clients/openai-node"
+  if (ensure_node); then
+    install_npm tests/clients/openai "$clients/openai-node"
+  else
+    say "no test of OpenAI's JavaScript client"
+  fi
 }
 
-# Without node its test is skipped: nothing else here needs it.
-ensure_openai_node() {
-  local folder=$1
-  if ! have node || ! have npm; then
-    say "node and npm are not installed: no test of OpenAI's JavaScript client"
-    return 0
-  fi
-  cmp -s tests/clients/openai/package-lock.json "$folder/installed-lock.json" && return 0
+node_is_new_enough() {
+  local found
+  found=$(node --version 2>/dev/null) && have npm || return 1
+  found=${found#v}
+  [ "${found%%.*}" -ge "$node_minimum" ]
+}
+
+# Runs the page's tests and other people's JavaScript; what is built and served needs none.
+ensure_node() {
+  node_is_new_enough && return 0
+  ensure_packages nodejs npm
+  hash -r
+  node_is_new_enough || die 1 "node $node_minimum or newer and npm are needed, this is $(node --version 2>&1)"
+}
+
+# install_npm SOURCE FOLDER: the packages that SOURCE/package-lock.json pins, once for each version of the list.
+install_npm() {
+  local source=$1 folder=$2
+  cmp -s "$source/package-lock.json" "$folder/installed-lock.json" && return 0
+  say "installing the JavaScript packages of $source"
   mkdir -p "$folder"
-  cp tests/clients/openai/package.json tests/clients/openai/package-lock.json "$folder"
+  cp "$source/package.json" "$source/package-lock.json" "$folder"
   npm ci --prefix "$folder" --no-audit --no-fund --ignore-scripts >&2
-  cp tests/clients/openai/package-lock.json "$folder/installed-lock.json"
+  cp "$source/package-lock.json" "$folder/installed-lock.json"
+}
+
+# For the page's tests and lint: sets web_node to the folder with their packages.
+ensure_web_node() {
+  ensure_node
+  web_node=$cache/web-node
+  install_npm tests/web "$web_node"
+}
+
+# Prints the path of the browser for the page's tests.
+find_chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+
+ensure_chromium() {
+  find_chromium >/dev/null && return 0
+  ensure_packages chromium
+  hash -r
+  find_chromium >/dev/null || die 1 "Chromium is needed for the page's tests (chromium in PATH)"
 }

@@ -12,12 +12,11 @@ import xml.etree.ElementTree
 def count(folder):
     total = failed = skipped = 0
     for path in sorted(folder.rglob("*.xml")):
-        for suite in xml.etree.ElementTree.parse(path).getroot().iter("testsuite"):
-            for case in suite.iter("testcase"):
-                total += 1
-                bad = any(case.find(tag) is not None for tag in ("failure", "error"))
-                failed += bad
-                skipped += not bad and (case.find("skipped") is not None or case.get("status") == "notrun")
+        for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+            total += 1
+            bad = any(case.find(tag) is not None for tag in ("failure", "error"))
+            failed += bad
+            skipped += not bad and (case.find("skipped") is not None or case.get("status") == "notrun")
     return total - failed - skipped, failed, skipped
 
 

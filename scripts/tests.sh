@@ -1,7 +1,7 @@
 # The test suite: stages that run one after another, each whether or not an earlier one failed. Sourced by ./dev.
 # shellcheck shell=bash
 
-quick_stages=(static fmt lint unit api asan tsan)
+quick_stages=(static fmt lint unit api web asan tsan)
 full_stages=(lint_full unit_full api_full asan_full clang arm64 bare_machine)
 skipped=77  # what a stage returns when this machine lacks what it needs, having said what
 
@@ -61,6 +61,28 @@ stage_api() {
   build_targets release gapless
   export_models
   python_tests api tests/api -m 'not full'
+}
+
+web_test_files() { find tests/web -name '*.test.mjs' | sort; }
+
+# web_tests [FLAGS OF NODE] FILES: one file after another, because each starts servers and a browser. Prints what failed.
+web_tests() {
+  GAPLESS_WEB_NODE=$web_node GAPLESS_CHROMIUM=$(find_chromium) node --test --test-concurrency 1 \
+    --test-reporter spec --test-reporter-destination stdout --test-reporter junit --test-reporter-destination "$results/web.xml" "$@"
+}
+
+# The page in src/server/web: its modules, and the whole of it in a browser before real servers.
+stage_web() {
+  if ! (ensure_node && ensure_chromium); then
+    say "the page's tests need node and Chromium"
+    return $skipped
+  fi
+  ensure_web_node
+  build_targets release gapless
+  export_models
+  local files
+  mapfile -t files < <(web_test_files)
+  web_tests "${files[@]}"
 }
 
 # Instrumented code is 10 times slower, so fewer random workloads.
@@ -152,6 +174,14 @@ stage_named() {
   fi
   if grep -rqE --include='*.py' "$filter" tests/api; then
     python_tests named tests/api -k "$filter"
+    found=yes
+  fi
+  local pages
+  mapfile -t pages < <(web_test_files | xargs grep -lE "test\(.*($filter)")
+  if [ ${#pages[@]} -gt 0 ]; then
+    ensure_web_node
+    ensure_chromium
+    web_tests --test-name-pattern "$filter" "${pages[@]}"
     found=yes
   fi
   [ $found = yes ] || die 2 "no stage and no test is called '$filter' (./dev test --list)"
