@@ -115,6 +115,18 @@ def json_errors(found):
                 yield f"{block}: {error}"
 
 
+def version_errors(text, pinned):
+    """Of the table of docs/clients.md: each version is the one that is installed."""
+    rows = re.findall(r"^\| `([\w-]+)`[^|]*\| ([\d.]+) \|", text, re.M)
+    yield from (f"{name} {version} is pinned nowhere" for name, version in rows if f"{name.replace('_', '-')}=={version}" not in pinned)
+
+
+def pinned_versions():
+    pinned = {line.split(" ")[0] for path in (ROOT / "scripts").glob("requirements-*.txt") for line in path.read_text().splitlines()}
+    packages = json.loads((ROOT / "tests/clients/openai/package.json").read_text())["dependencies"]
+    return pinned | {f"{name}=={version}" for name, version in packages.items()}
+
+
 class Docs(unittest.TestCase):
     def setUp(self):
         self.pages = {path: doc_pages.read(path) for path in doc_pages.PAGES}
@@ -159,6 +171,9 @@ class Docs(unittest.TestCase):
         self.expect_none(error for path, (_, _, found) in self.pages.items() if path.relative_to(ROOT).as_posix() in SOURCE_PAGES
                          for error in name_errors(found, words))
 
+    def test_versions(self):
+        self.expect_none(version_errors((ROOT / "docs/clients.md").read_text(), pinned_versions()))
+
     def test_json(self):
         self.expect_none(error for found, _, _ in self.pages.values() for error in json_errors(found))
 
@@ -198,6 +213,10 @@ class EachRuleIsNoticed(unittest.TestCase):
     def test_names(self):
         found = [doc_pages.Code("p", 1, "span", text) for text in ("Scheduler::no_such_thing", "ModelRunner::launch", "plain", "a b_c", "NoSuchType")]
         self.assertEqual(len(list(name_errors(found, source_words()))), 2)
+
+    def test_versions(self):
+        table = "| `a_b` (Python) | 1.2 | x |\n| `c` | 3 | y |\n"
+        self.assertEqual(list(version_errors(table, {"a-b==1.2", "c==2"})), ["c 3 is pinned nowhere"])
 
     def test_json(self):
         self.assertEqual(len(list(json_errors([doc_pages.Code("p", 1, "json", "{]"), doc_pages.Code("p", 1, "", "[1]"), doc_pages.Code("p", 1, "", "x")]))), 1)

@@ -200,7 +200,7 @@ def test_the_command_runs(code, folder, server):
         if in_foreground(code.text):
             wait_for(lambda: process.poll() is not None or is_ready(port), 30, "a ready server")
             os.killpg(process.pid, signal.SIGTERM)
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=1200)
     finally:
         end(process)
     status, says = next((end for pattern, end in ENDS_WITH.items() if re.search(pattern, code.text)), (0, ""))
