@@ -27,19 +27,36 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
+// What a page's own colours decide: paper, letters and lines are light or dark as the reader's are. Letters
+// upon a coloured box are always dark (class on); waiting is a shade of the paper.
+constexpr const char* kStyle = R"(<style>
+.paper{fill:#fff} text{fill:#222} path{stroke:#ddd} .step{stroke:#fff} .scale{fill:#666} .pale{fill:#888;fill-opacity:.18}
+@media(prefers-color-scheme:dark){
+.paper{fill:#16191d} text{fill:#ddd} path{stroke:#3a3f46} .step{stroke:#16191d} .scale{fill:#999}
+}
+text.on{fill:#111}
+</style>)";
+
 // Work of the device is green, waiting is pale; what the host works on has a colour of its own.
 std::string_view colour_of(const std::string& name) {
   constexpr std::pair<const TraceName*, const char*> kColours[] = {
-      {&trace::kDecode, "#6cbf84"}, {&trace::kExtend, "#2f8f6f"},  {&trace::kMixed, "#4fa79a"},
-      {&trace::kWait, "#e9e9e9"},   {&trace::kIdle, "#f4f4f4"},    {&trace::kWake, "#e8923a"},
-      {&trace::kIngest, "#8a6fb0"}, {&trace::kCompose, "#3f7fc4"}, {&trace::kLaunch, "#7cc3ec"},
-      {&trace::kRecall, "#c43f6b"}, {&trace::kStall, "#a02c2c"},   {&trace::kProcess, "#cf86cb"},
-      {&trace::kSend, "#7a4fa3"},   {&trace::kPlan, "#5b8def"},    {&trace::kDeliver, "#e07f7f"},
-      {&trace::kBurst, "#cdb67d"},  {&trace::kRequest, "#97824a"},
+      {&trace::kDecode, "#6cbf84"},  {&trace::kExtend, "#2f8f6f"}, {&trace::kMixed, "#4fa79a"},
+      {&trace::kWake, "#e8923a"},    {&trace::kIngest, "#8a6fb0"}, {&trace::kCompose, "#3f7fc4"},
+      {&trace::kLaunch, "#7cc3ec"},  {&trace::kRecall, "#c43f6b"}, {&trace::kStall, "#a02c2c"},
+      {&trace::kProcess, "#cf86cb"}, {&trace::kSend, "#7a4fa3"},   {&trace::kPlan, "#5b8def"},
+      {&trace::kDeliver, "#e07f7f"}, {&trace::kBurst, "#cdb67d"},  {&trace::kRequest, "#97824a"},
   };
   for (const auto& [known, colour] : kColours)
     if (name == known->text) return colour;
   return "#9a9a9a";
+}
+
+bool is_pale(const std::string& name) {
+  return name == trace::kWait.text || name == trace::kIdle.text;
+}
+
+std::string filling(const std::string& name) {
+  return is_pale(name) ? R"(class="pale")" : fmt::format(R"(fill="{}")", colour_of(name));
 }
 
 std::vector<const FileSpan*> within(const FileThread& thread, const TraceWindow& window) {
@@ -55,9 +72,9 @@ class Picture {
       : window_(window), scale_(kWidth / (window.end - window.begin)), height_(kTop + kLane * double(lanes)) {
     print(
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" width="{0:.0f}" height="{1:.0f}")"
-        R"( font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>)"
+        R"( font-family="sans-serif" font-size="11">{2}<rect class="paper" width="100%" height="100%"/>)"
         "\n",
-        kLeft + kWidth + 8, height_ + 44);
+        kLeft + kWidth + 8, height_ + 44, kStyle);
     axis();
   }
 
@@ -83,10 +100,9 @@ class Picture {
   std::string finish() && {
     double x = kLeft;
     for (const std::string& name : names_) {
-      print(
-          R"(<rect x="{:.0f}" y="{:.0f}" width="9" height="9" fill="{}"/><text x="{:.0f}" y="{:.0f}">{}</text>)"
-          "\n",
-          x, height_ + 28, colour_of(name), x + 13, height_ + 37, escaped(name));
+      print(R"(<rect x="{:.0f}" y="{:.0f}" width="9" height="9" {}/><text x="{:.0f}" y="{:.0f}">{}</text>)"
+            "\n",
+            x, height_ + 28, filling(name), x + 13, height_ + 37, escaped(name));
       x += 30 + kLetter * double(name.size());
     }
     return std::move(out_) + "</svg>\n";
@@ -108,7 +124,7 @@ class Picture {
     for (int i = 0; x_of(window_.begin + step * i) < kLeft + kWidth - 30; i++) {
       const double x = x_of(window_.begin + step * i);
       print(
-          R"(<path d="M{0:.1f} {1:.0f}V{2:.0f}" stroke="#ddd"/><text x="{0:.1f}" y="{3:.0f}" fill="#666">{4:g} ms</text>)"
+          R"(<path d="M{0:.1f} {1:.0f}V{2:.0f}"/><text class="scale" x="{0:.1f}" y="{3:.0f}">{4:g} ms</text>)"
           "\n",
           x, kTop - 4, height_ + 4, height_ + 16, step * i / 1e3);
     }
@@ -120,12 +136,13 @@ class Picture {
     std::string label = span.name;
     if (device && span.batch != kNoTraceArg) label += fmt::format(" {}", span.batch);
     print(
-        R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{:.0f}" fill="{}"{}><title>{} {:.1f} us</title></rect>)",
-        x, y, width, height, colour_of(span.name), device ? R"( stroke="#fff")" : "", escaped(label),
+        R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{:.0f}" {}{}><title>{} {:.1f} us</title></rect>)",
+        x, y, width, height, filling(span.name), device ? R"( class="step")" : "", escaped(label),
         span.length());
     // In the upper half, where nothing lies upon it.
     if (double(label.size()) * kLetter < width && !inner)
-      print(R"(<text x="{:.1f}" y="{:.0f}" font-size="10">{}</text>)", x + 3, y + 10, escaped(label));
+      print(R"(<text{} x="{:.1f}" y="{:.0f}" font-size="10">{}</text>)",
+            is_pale(span.name) ? "" : R"( class="on")", x + 3, y + 10, escaped(label));
     out_ += "\n";
   }
 

@@ -258,6 +258,8 @@ TEST(TraceSvg, DrawsLanesStepsAndGaps) {
   EXPECT_EQ(count_of(svg, ">scheduler<"), 1u);
   EXPECT_EQ(count_of(svg, ">detokenizer<"), 0u);
   EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+  EXPECT_EQ(count_of(svg, "@media(prefers-color-scheme:dark)"), 1u);
+  EXPECT_EQ(count_of(svg, "fill=\"#fff\""), 0u);  // nothing that is drawn insists on white paper
 
   EXPECT_NE(trace_svg(file, {1e11, 1e11 + 250})
                 .status()
