@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_BYTES = 1_000_000
 MAX_LINES = 400
 MAX_TEST_LINES = 600  # a list of cases is read one at a time
-SOURCE = {".h", ".cc", ".rs", ".py", ".sh"}
+SOURCE = {".h", ".cc", ".rs", ".py", ".sh", ".html", ".css", ".js", ".mjs"}
 # File -> why it is longer.
 LONG_FILES = {}
 # Packages come from wherever the machine's own tools are set up to look, so no registry is named. Written in pieces: this file is read too.

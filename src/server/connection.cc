@@ -183,7 +183,8 @@ std::string Connection::head_text(const HttpResponse& response, std::optional<si
                   std::string_view(reason.data(), reason.size()), http_date(std::time(nullptr)));
   if (!response.content_type.empty()) out += fmt::format("Content-Type: {}\r\n", response.content_type);
   for (const auto& [name, value] : response.headers) out += fmt::format("{}: {}\r\n", name, value);
-  if (content_length && response.status != 204) out += fmt::format("Content-Length: {}\r\n", *content_length);
+  const bool may_have_body = response.status != 204 && response.status != 304;
+  if (content_length && may_have_body) out += fmt::format("Content-Length: {}\r\n", *content_length);
   if (!content_length && !http10_) out += "Transfer-Encoding: chunked\r\n";
   if (!keep_alive_) out += "Connection: close\r\n";
   if (keep_alive_ && http10_) out += "Connection: keep-alive\r\n";

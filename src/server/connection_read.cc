@@ -68,6 +68,8 @@ struct Connection::Incoming {
     request.host = text(http::field::host);
     request.origin = text(http::field::origin);
     request.content_encoding = text(http::field::content_encoding);
+    request.accept = text(http::field::accept);
+    request.if_none_match = text(http::field::if_none_match);
     request.preflight_method = text(http::field::access_control_request_method);
     request.preflight_headers = text(http::field::access_control_request_headers);
     const auto id = message["X-Request-Id"];

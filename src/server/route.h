@@ -14,6 +14,7 @@ namespace gapless {
 
 enum class Who : uint8_t {
   kAnyone,     // no key is asked for
+  kPages,      // nor of a browser that is to be shown the page (wants_page()); of all others as kClients
   kClients,    // whoever has a key, on a server that has keys
   kOperators,  // besides, on a server without keys, only callers on the same machine (AccessRules)
 };

@@ -87,7 +87,7 @@ TEST(Routes, KeysGuardAllButWhatIsForAnyone) {
     const std::string path(route.path);
     const ClientResponse answer =
         route.method == "GET" ? test.client().get(path) : test.client().post(path, "{}");
-    EXPECT_EQ(answer.status, route.who == Who::kAnyone ? 200 : 401) << name_of(route);
+    EXPECT_EQ(answer.status != 401, route.who == Who::kAnyone) << name_of(route) << " " << answer.status;
   }
 }
 

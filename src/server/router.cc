@@ -5,6 +5,7 @@
 #include "base/trace_names.h"
 #include "server/api_error.h"
 #include "server/json_writer.h"
+#include "server/page.h"
 
 namespace gapless {
 
@@ -13,6 +14,11 @@ namespace {
 // Whether Anthropic's clients call this path: they read errors in a shape of their own.
 bool speaks_messages(std::string_view path) {
   return path == "/v1/messages" || path.starts_with("/v1/messages/");
+}
+
+bool needs_key(const Route& route, const HttpRequest& request) {
+  if (route.who == Who::kPages) return !wants_page(request);
+  return route.who != Who::kAnyone;
 }
 
 std::string fingerprint_of(const ModelFacts& model) {
@@ -42,7 +48,7 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
   if (request.method == "OPTIONS") return std::nullopt;
   const std::string_view served = served_path(request.path);
   const Route* const route = find_route(request.method, served);
-  if (!route || route->who != Who::kAnyone) {
+  if (!route || needs_key(*route, request)) {
     if (const Status status = access_.authorize(request); !status.is_ok())
       return error_response(status, request.id);
   }

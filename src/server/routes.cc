@@ -7,6 +7,7 @@
 #include "server/later_response.h"
 #include "server/messages_request.h"
 #include "server/operations.h"
+#include "server/page.h"
 #include "server/responses_request.h"
 #include "server/route.h"
 
@@ -14,8 +15,9 @@ namespace gapless {
 
 namespace {
 
-// What can be called here.
-Reply list_routes(Call) {
+// The page for browsers, for all others what can be called here.
+Reply show_root(Call call) {
+  if (wants_page(call.request)) return page_response(call.request);
   std::string out;
   JsonWriter w(out);
   w.begin_object().key("name").string("gapless").key("endpoints").begin_array();
@@ -60,7 +62,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/profile", Who::kOperators, When::kLoaded, reset_profile},
     {"GET", "/scheduler/loop", Who::kOperators, When::kLoaded, show_loop},
     {"POST", "/scheduler/loop", Who::kOperators, When::kLoaded, switch_loop},
-    {"GET", "/", Who::kClients, When::kAlways, list_routes},
+    {"GET", "/", Who::kPages, When::kAlways, show_root},
+    {"GET", "/ui/{file}", Who::kAnyone, When::kAlways, show_page_file},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {

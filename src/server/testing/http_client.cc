@@ -108,7 +108,7 @@ ClientResponse HttpClient::read_response(bool head) {
   const std::string head_text = read_until("\r\n\r\n");
   if (head_text.empty()) return response;
   parse_head(head_text, response);
-  if (head || response.status == 204 || response.status / 100 == 1) {
+  if (head || response.status == 204 || response.status == 304 || response.status / 100 == 1) {
     response.complete = true;
   } else if (response.headers.contains("transfer-encoding")) {
     while (true) {

@@ -1,0 +1,113 @@
+// The messages of one conversation, drawn at most once a frame, at the end as long as the reader is there.
+import { el } from "./dom.js";
+import { MessageView } from "./chat_message.js";
+
+const AT_END_PX = 48;
+const SLOW_MS = 8; // a frame that took longer is followed by a pause as long as it was, times four
+
+const EXAMPLES = [
+  "Explain how a hash table works, with a small example.",
+  "Write a haiku about waiting in a queue.",
+  "Compare TCP and UDP in a table.",
+];
+
+export class ChatThread {
+  #views = new Map(); // message -> MessageView
+  #conversation = null;
+  #running = false;
+  #frame = 0;
+  #follow = true;
+  #notBefore = 0;
+
+  // actions: those of MessageView, and example(text).
+  constructor(actions) {
+    this.actions = actions;
+    this.list = el("div", { class: "messages" });
+    this.note = el("p", { class: "note", hidden: true });
+    this.scroller = el("div", { class: "scroller", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Conversation", onscroll: () => this.#scrolled() },
+      this.note, this.list);
+    this.toEnd = el("button", { type: "button", class: "to-end icon icon-down", "aria-label": "To the newest", hidden: true, onclick: () => this.follow() });
+    this.element = el("div", { class: "thread" }, this.scroller, this.toEnd);
+    new ResizeObserver(() => this.#stick()).observe(this.scroller);
+  }
+
+  // Draws all of it anew.
+  show(conversation, running, model) {
+    this.#conversation = conversation;
+    this.#running = running;
+    this.chat = model?.has_chat_template !== false;
+    this.note.hidden = this.chat;
+    if (!this.chat) this.note.textContent = `${model.id} has no chat template: it is a base model, which goes on with a text instead of answering. Write the beginning of one; what you send is added to it.`;
+    this.#views.clear();
+    this.list.replaceChildren();
+    this.#draw();
+    if (!conversation.messages.length) this.list.append(this.#welcome(model));
+    this.follow();
+  }
+
+  // Messages were added, removed or changed.
+  refresh(running) {
+    this.#running = running;
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.#onFrame());
+  }
+
+  follow() {
+    this.#follow = true;
+    this.#stick();
+  }
+
+  #onFrame() {
+    this.#frame = 0;
+    const now = performance.now();
+    if (this.#running && now < this.#notBefore) return this.refresh(true);
+    this.#draw();
+    const took = performance.now() - now;
+    this.#notBefore = took > SLOW_MS ? now + 5 * took : 0;
+  }
+
+  #draw() {
+    const { messages } = this.#conversation;
+    const kept = new Set(messages);
+    for (const [message, view] of this.#views) {
+      if (kept.has(message)) continue;
+      view.element.remove();
+      this.#views.delete(message);
+    }
+    if (messages.length) this.list.querySelector(".welcome")?.remove();
+    messages.forEach((message, i) => this.#drawMessage(message, i === messages.length - 1));
+    this.#stick();
+  }
+
+  #drawMessage(message, last) {
+    let view = this.#views.get(message);
+    if (!view) {
+      view = new MessageView(message, this.actions, this.chat);
+      this.#views.set(message, view);
+      this.list.append(view.element);
+    }
+    const growing = this.#running && last;
+    // All others are as they were, but for the buttons of the one that was last.
+    if (growing || last || view.wasLast) view.update(growing, last);
+    view.wasLast = last;
+  }
+
+  #scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    this.#follow = scrollHeight - scrollTop - clientHeight < AT_END_PX;
+    this.toEnd.hidden = this.#follow;
+  }
+
+  #stick() {
+    if (this.#follow) this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.toEnd.hidden = this.#follow;
+  }
+
+  #welcome(model) {
+    const examples = EXAMPLES.map((text) => el("button", { type: "button", onclick: () => this.actions.example(text) }, text));
+    return el("div", { class: "welcome" },
+      el("img", { src: new URL("favicon.svg", import.meta.url).href, alt: "", width: 44, height: 44 }),
+      el("h1", {}, this.chat ? "What shall it answer?" : "How does the text begin?"),
+      el("p", { class: "hint" }, model ? `${model.id}, ${model.max_model_len.toLocaleString("en")} tokens of context. Nothing leaves this server.` : "Nothing leaves this server."),
+      this.chat && el("div", { class: "examples" }, ...examples));
+  }
+}
