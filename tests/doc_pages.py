@@ -6,6 +6,9 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
+SHELLS = {"bash", "sh"}
+# Languages of fenced blocks that are no commands.
+OTHER_LANGUAGES = {"", "python", "json", "cpp", "cmake", "ini", "yaml", "nginx", "text"}
 # How a line begins that somebody may copy into a terminal.
 COMMAND = re.compile(r"(\./dev|curl|cmake|pip|python3?|g\+\+|timeout|nice|lm_eval|(build/release/)?gapless|\$G|G=\S+;|scripts/\S+|for|until)\s")
 
@@ -21,7 +24,7 @@ class Code:
         return f"{self.page}:{self.line}: {self.text.splitlines()[0]}"
 
     def is_command(self):
-        return self.language in ("bash", "sh", "console") or (self.language in ("", "span") and COMMAND.match(self.text) is not None)
+        return self.language in SHELLS or (self.language in ("", "span") and COMMAND.match(self.text) is not None)
 
 
 def blocks(name, text):

@@ -171,6 +171,11 @@ class Docs(unittest.TestCase):
         self.expect_none(error for path, (_, _, found) in self.pages.items() if path.relative_to(ROOT).as_posix() in SOURCE_PAGES
                          for error in name_errors(found, words))
 
+    def test_commands_can_be_found(self):
+        known = doc_pages.SHELLS | doc_pages.OTHER_LANGUAGES
+        self.expect_none(f"{block}: a block in {block.language}: commands are in bash" for found, _, _ in self.pages.values() for block in found
+                         if block.language not in known)
+
     def test_versions(self):
         self.expect_none(version_errors((ROOT / "docs/clients.md").read_text(), pinned_versions()))
 

@@ -94,14 +94,19 @@ def statements(code):
 
 
 @functools.cache
-def commands():
-    found = []
-    for path in doc_pages.PAGES:
-        blocks, _, spans = doc_pages.read(path)
-        for code in [*blocks, *spans]:
-            if code.is_command() and not re.fullmatch(r"(\./dev|(build/release/)?gapless)( [a-z]+)+", code.text):  # a command's name
-                found += statements(code)
+def all_commands():
+    found = [code for path in doc_pages.PAGES for codes in doc_pages.read(path)[::2] for code in codes if code.is_command()]
+    found = [command for code in found for command in statements(code)]
     return list({code.text: code for code in reversed(found)}.values())[::-1]  # each text once
+
+
+def is_name(code):
+    """Whether it only names a command, as in `gapless trace`; which may be one that ends or one that does not."""
+    return re.fullmatch(r"(\./dev|(build/release/)?gapless)( [a-z]+)+", code.text) is not None and code.language == "span"
+
+
+def commands():
+    return [code for code in all_commands() if not is_name(code)]
 
 
 def python_blocks():
@@ -226,6 +231,16 @@ def test_what_is_not_run_is_in_the_docs():
         assert any(re.search(pattern, text) for text in texts), f"nothing looks like {pattern} any more"
 
 
+def test_pages_are_cut_into_commands():
+    block = doc_pages.Code("p", 1, "bash", "a -d '{\n  }'\n\n# why\nb \\\n  c  # how")
+    assert [code.text for code in statements(block)] == ["a -d '{\n  }'", "b \\\n  c  # how"]
+    together = doc_pages.Code("p", 1, "bash", "a &\nb")
+    assert statements(together) == [together]
+    assert adapted("curl localhost:8080/x http://127.0.0.1:8080/y FILE; cat PROFILE", "http://h:1") == f"curl http://h:1/x http://h:1/y {MODEL}; cat PROFILE"
+    assert list(calls("x=1; ./dev bench serve --url U | cat; $G trace t.json > gapless")) == [["./dev", "bench", "serve", "--url", "U"],
+                                                                                         ["$G", "trace", "t.json"]]
+
+
 @functools.cache
 def help_of(*command):
     result = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
@@ -261,12 +276,21 @@ def test_its_flags_exist(code):
             assert re.search(re.escape(flag) + r"(?![\w-])", help_text), f"{' '.join(words)}: no flag {flag}"
 
 
+@pytest.mark.parametrize("code", [pytest.param(code, id=name(code)) for code in all_commands() if is_name(code)])
+def test_a_command_that_is_named_exists(code):
+    program, *words = code.text.split()
+    if program == "./dev":
+        assert re.search(rf"^  {words[0]}\b", (ROOT / "dev").read_text(), re.M), f"./dev has no {words[0]}"
+    else:
+        assert f"usage: gapless {' '.join(words)}" in help_of(BINARY, *words)
+
+
 def test_what_dev_test_is_asked_for_exists():
     stages = re.findall(r"stage_(\w+)\(\)", (ROOT / "scripts/tests.sh").read_text())
     lists = "".join(path.read_text() for path in (ROOT / "src").rglob("CMakeLists.txt"))
     programs = {folder.name + "_test" for folder in (ROOT / "src").iterdir()} | set(re.findall(r"gapless_test\((\w+)", lists))
     python = "".join(path.stem + path.read_text() for path in (ROOT / "tests/api").glob("*.py"))
-    for code in commands():
+    for code in all_commands():
         for words in calls(code.text):
             for name in [word for word in words[2:] if words[:2] == ["./dev", "test"] and not word.startswith("-")]:
                 assert name in stages or name in programs or name in python, f"{code}: no stage and no test {name}"
