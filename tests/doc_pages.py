@@ -1,10 +1,10 @@
-"""Reads README.md and docs/*.md for the tests that keep them true: their blocks, their code spans, and which of those are commands."""
+"""Reads README.md, CONTRIBUTING.md and docs/*.md for the tests that keep them true: their blocks, their code spans, which are commands."""
 import dataclasses
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 SHELLS = {"bash", "sh"}
 # Languages of fenced blocks that are no commands.

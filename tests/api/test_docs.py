@@ -24,13 +24,13 @@ ROOT = doc_pages.ROOT
 NOT_RUN = {
     r"^\./dev (build|install|test|lint|fmt)\b|^G=build/release/gapless; M=": "builds and tests: what runs this test does it",
     r"^\./dev bench peers": "fetches and builds other servers for half an hour",
-    r"^pip install|^python -m (venv|sglang_router)|^gapless serve .*--api-key-file keys|^lm_eval": "other people's clients: test_fleet.py, test_real_clients.py",
+    r"^pip install|^python -m (venv|sglang_router)|^gapless serve .*--api-key-file keys|^lm_eval": "clients: test_fleet.py, test_real_clients.py",
     r"^cmake |^g\+\+ ": "tests/install_test.py builds the example with the installed library",
     r"^nice -n -\d+$|^gapless COMMAND --help$": "the beginning of a command",
     r"^gapless serve / chat": "a list of commands",
 }
 # What takes long: run in the full tier.
-SLOW = r"serve gemma3|--kv-mem 2G|--max-running-requests 1|timeout 5 [^;]*$|bench( overlap| kernels| attention| sampling)?( [^ul]|$)|selftest|scripts/draw_traces|for loop in"
+SLOW = r"\bbench\b|selftest|serve gemma3|--kv-mem 2G|--max-running-requests 1|timeout 5 [^;]*$"
 # What does not end with 0: what it looks like -> its exit status and what it says.
 ENDS_WITH = {
     r'"max_tokens": "256"': (22, "max_tokens"),
@@ -121,9 +121,14 @@ def name(code):
     return f"{code.page}:{code.line}:{' '.join(code.text.split())[:50]}"
 
 
+def meaning(code):
+    """The same for a command that is written in two ways: $G selftest $M, build/release/gapless selftest FILE."""
+    return re.sub(r" (\$M|FILE|(MODEL|model)\.gguf)\b", "", re.sub(r"\$G\b|build/release/gapless\b|\./dev\b", "gapless", code.text))
+
+
 def runnable():
-    return [pytest.param(code, id=name(code), marks=[pytest.mark.full] if re.search(SLOW, code.text) else [])
-            for code in commands() if not why_not_run(code)]
+    different = {meaning(code): code for code in commands() if not why_not_run(code)}
+    return [pytest.param(code, id=name(code), marks=[pytest.mark.full] if re.search(SLOW, code.text) else []) for code in different.values()]
 
 
 def free_port():
@@ -236,7 +241,8 @@ def test_pages_are_cut_into_commands():
     assert [code.text for code in statements(block)] == ["a -d '{\n  }'", "b \\\n  c  # how"]
     together = doc_pages.Code("p", 1, "bash", "a &\nb")
     assert statements(together) == [together]
-    assert adapted("curl localhost:8080/x http://127.0.0.1:8080/y FILE; cat PROFILE", "http://h:1") == f"curl http://h:1/x http://h:1/y {MODEL}; cat PROFILE"
+    text = "curl localhost:8080/x http://127.0.0.1:8080/y FILE; cat PROFILE"
+    assert adapted(text, "http://h:1") == f"curl http://h:1/x http://h:1/y {MODEL}; cat PROFILE"
     assert list(calls("x=1; ./dev bench serve --url U | cat; $G trace t.json > gapless")) == [["./dev", "bench", "serve", "--url", "U"],
                                                                                          ["$G", "trace", "t.json"]]
 
