@@ -1,0 +1,127 @@
+// Figures over many values and over the last seconds. Pure: time comes in with the data, in seconds.
+
+// By nearest rank, of values in ascending order; 0 for none.
+export function percentile(sorted, share) {
+  if (sorted.length === 0) return 0;
+  return sorted[Math.max(1, Math.ceil(share * sorted.length)) - 1];
+}
+
+// Of a set of lengths, as `gapless trace` counts them.
+export function lengthsOf(values) {
+  const sorted = Float64Array.from(values).sort();
+  const sum = sorted.reduce((total, value) => total + value, 0);
+  return {
+    count: sorted.length,
+    sum,
+    mean: sorted.length === 0 ? 0 : sum / sorted.length,
+    p50: percentile(sorted, 0.5),
+    p99: percentile(sorted, 0.99),
+    max: percentile(sorted, 1),
+  };
+}
+
+// The device's gaps and its busy share over the last seconds, from the frames of the feed.
+export class StepWindow {
+  #seconds;
+  #frames = [];
+
+  constructor(seconds) {
+    this.#seconds = seconds;
+  }
+
+  add(frame) {
+    this.#frames.push({ from: this.#frames.at(-1)?.to ?? frame.from, to: frame.to, steps: frame.steps });
+    while (this.#frames[0].to < frame.to - this.#seconds) this.#frames.shift();
+  }
+
+  clear() {
+    this.#frames = [];
+  }
+
+  // gap.p99 is of the single gaps that frames carry: the latest of each frame, of most servers all. null: no step.
+  summary() {
+    const working = this.#frames.filter((frame) => frame.steps.n > 0);
+    if (working.length === 0) return null;
+    const total = (pick) => working.reduce((sum, frame) => sum + pick(frame), 0);
+    const time = total((frame) => frame.to - frame.from);
+    const steps = total((frame) => frame.steps.n);
+    const gaps = total((frame) => frame.steps.gap_us.n);
+    const single = lengthsOf(working.flatMap((frame) => frame.steps.gaps.map((gap) => gap[1])));
+    return {
+      busy: time > 0 ? total((frame) => frame.steps.busy * (frame.to - frame.from)) / time : 0,
+      stepsPerSecond: time > 0 ? steps / time : 0,
+      rowsPerStep: total((frame) => frame.steps.rows) / steps,
+      tokensPerStep: total((frame) => frame.steps.tokens) / steps,
+      gap: {
+        count: gaps,
+        mean: gaps > 0 ? total((frame) => frame.steps.gap_us.mean * frame.steps.gap_us.n) / gaps : 0,
+        p99: single.p99,
+        max: Math.max(...working.map((frame) => frame.steps.gap_us.max)),
+      },
+    };
+  }
+}
+
+// Rates from counters that only grow. A counter that fell was reset: that stretch has no rate.
+export class Rates {
+  #seconds;
+  #samples = [];
+
+  constructor(seconds) {
+    this.#seconds = seconds;
+  }
+
+  add(now, counters) {
+    const last = this.#samples.at(-1);
+    if (last && (now <= last.now || Object.keys(counters).some((key) => counters[key] < last.counters[key]))) this.clear();
+    this.#samples.push({ now, counters: { ...counters } });
+    while (this.#samples.length > 2 && this.#samples[1].now <= now - this.#seconds) this.#samples.shift();
+  }
+
+  clear() {
+    this.#samples = [];
+  }
+
+  // Per second over the window, or between the last two samples; null until there are two.
+  perSecond(latestOnly = false) {
+    if (this.#samples.length < 2) return null;
+    const first = latestOnly ? this.#samples.at(-2) : this.#samples[0];
+    const last = this.#samples.at(-1);
+    const rates = {};
+    for (const key of Object.keys(last.counters)) {
+      rates[key] = (last.counters[key] - first.counters[key]) / (last.now - first.now);
+    }
+    return rates;
+  }
+}
+
+// Each request's tokens per second, from two states.
+export class RequestSpeeds {
+  #last = new Map();
+  #now = 0;
+
+  // requests: of a state. Returns a Map of "id:choice" to tokens per second (absent: not known yet).
+  update(now, requests) {
+    const next = new Map();
+    const speeds = new Map();
+    const time = now - this.#now;
+    for (const request of requests) {
+      const key = requestKey(request);
+      const before = this.#last.get(key);
+      if (before !== undefined && time > 0) {
+        const rate = Math.max(0, request.output - before.output) / time;
+        // Steps and states are not in time with each other: half of the news, half of what was known.
+        before.speed = before.speed === undefined ? rate : (before.speed + rate) / 2;
+        speeds.set(key, before.speed);
+      }
+      next.set(key, { output: request.output, speed: before?.speed });
+    }
+    this.#last = next;
+    this.#now = now;
+    return speeds;
+  }
+}
+
+export function requestKey(request) {
+  return `${request.id}:${request.choice}`;
+}
