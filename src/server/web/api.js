@@ -64,7 +64,7 @@ export function errorFrom(error, status = 500, retryAfter = null) {
 
 function unreachable(error) {
   if (error.name === "AbortError") return error;
-  return new ApiError(0, "the server cannot be reached");
+  return new ApiError(0, "The server cannot be reached.");
 }
 
 // Resolves with a 2xx Response; throws ApiError, or AbortError when `signal` aborted it.
@@ -102,5 +102,5 @@ export async function* events(path, { method = "GET", body, signal } = {}) {
 
 function broken(error) {
   if (error.name === "AbortError") return error;
-  return new ApiError(0, "the connection to the server broke");
+  return new ApiError(0, "The connection to the server broke.");
 }

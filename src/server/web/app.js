@@ -83,7 +83,7 @@ function showStatus({ state, text }) {
   pill.title = state === "ready" ? `${model.id}: ready` : text;
   $("server-announce").textContent = state === "unknown" ? "" : `Server: ${state === "ready" ? "ready" : text}`;
   $("offline").hidden = state !== "down" && state !== "loading";
-  $("offline-text").textContent = state === "down" ? "The server cannot be reached. Your chats are kept here." : `Not ready: ${text}.`;
+  $("offline-text").textContent = state === "down" ? `${text} Your chats are kept here.` : `Not ready: ${text}.`;
   showFacts();
 }
 

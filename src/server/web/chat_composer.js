@@ -34,8 +34,9 @@ export class Composer {
   setChanged(texts) {
     this.chips.hidden = texts.length === 0;
     const open = () => this.actions.openSettings();
-    this.chips.replaceChildren(...texts.map((text) => el("button", { type: "button", class: "chip", title: "Open the settings", onclick: open }, text)),
-      el("button", { type: "button", class: "chip plain", onclick: () => this.actions.resetSettings() }, "Reset"));
+    const chips = texts.map((text) => el("button", { type: "button", class: "chip", title: "Open the settings", onclick: open }, text));
+    const reset = el("button", { type: "button", class: "chip plain", onclick: () => this.actions.resetSettings() }, "Reset");
+    this.chips.replaceChildren(...chips, reset);
   }
 
   setText(text) {

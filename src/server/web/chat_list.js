@@ -8,22 +8,32 @@ export class ChatList {
   #running = new Set();
   #renaming = "";
 
-  // actions: {create(), choose(conversation), rename(conversation, title), remove(conversation), add(conversations), toast, close()}
+  // actions: {create(), choose(conversation), rename(conversation, title), remove(conversation), add(conversations),
+  // toast(text), close()}
   constructor(actions) {
     this.actions = actions;
     this.search = el("input", { type: "search", placeholder: "Search chats", "aria-label": "Search chats", oninput: () => this.#draw() });
     this.list = el("ul", { class: "chats" });
-    this.file = el("input", { type: "file", accept: ".json,application/json", hidden: true, "aria-label": "File with chats", onchange: () => this.#import() });
     this.problems = el("div", { class: "problems", role: "alert", hidden: true });
-    this.warning = el("p", { class: "hint kept", hidden: true }, "This browser keeps nothing for this page: chats last until you leave it.");
+    this.warning = el("p", { class: "hint", hidden: true }, "This browser keeps nothing for this page: chats last until you leave it.");
     this.element = el("aside", { class: "sidebar", "aria-label": "Chats" },
-      el("div", { class: "sidebar-head" },
-        el("button", { type: "button", class: "new", onclick: () => actions.create() }, el("span", { class: "icon icon-plus", "aria-hidden": "true" }), "New chat"),
-        iconButton("close", "Close the list", () => actions.close(), { class: "icon icon-close narrow" })),
-      this.search, this.list, this.warning, this.problems,
-      el("div", { class: "sidebar-foot" },
-        el("button", { type: "button", class: "plain", onclick: () => this.#export() }, "Export"),
-        el("button", { type: "button", class: "plain", onclick: () => this.file.click() }, "Import"), this.file));
+      this.#head(), this.search, this.list, this.warning, this.problems, this.#foot());
+  }
+
+  #head() {
+    const { actions } = this;
+    const plus = el("span", { class: "icon icon-plus", "aria-hidden": "true" });
+    return el("div", { class: "sidebar-head" },
+      el("button", { type: "button", class: "new", onclick: () => actions.create() }, plus, "New chat"),
+      iconButton("close", "Close the list", () => actions.close(), { class: "icon icon-close narrow" }));
+  }
+
+  #foot() {
+    const file = el("input", { type: "file", accept: ".json,application/json", hidden: true, "aria-label": "File with chats",
+      onchange: () => this.#import(file) });
+    return el("div", { class: "sidebar-foot" },
+      el("button", { type: "button", class: "plain", onclick: () => this.#export() }, "Export"),
+      el("button", { type: "button", class: "plain", onclick: () => file.click() }, "Import"), file);
   }
 
   // running: the conversations that are being answered.
@@ -83,9 +93,9 @@ export class ChatList {
     saveFile(`gapless-chats-${new Date().toISOString().slice(0, 10)}.json`, exportText(conversations));
   }
 
-  async #import() {
-    const [file] = this.file.files;
-    this.file.value = "";
+  async #import(input) {
+    const [file] = input.files;
+    input.value = "";
     if (!file) return;
     const { conversations, problems } = importText(await file.text());
     if (conversations.length) await this.actions.add(conversations);
@@ -97,7 +107,8 @@ export class ChatList {
     const shown = problems.slice(0, 8).map((problem) => el("li", {}, problem));
     if (problems.length > shown.length) shown.push(el("li", {}, `and ${problems.length - shown.length} more`));
     const close = iconButton("close", "Close", () => { this.problems.hidden = true; });
-    this.problems.replaceChildren(el("div", { class: "problems-head" }, el("strong", {}, `Not imported from ${name}:`), close), el("ul", {}, ...shown));
+    const head = el("div", { class: "problems-head" }, el("strong", {}, `Not imported from ${name}:`), close);
+    this.problems.replaceChildren(head, el("ul", {}, ...shown));
     this.problems.hidden = false;
   }
 }

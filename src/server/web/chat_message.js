@@ -7,9 +7,10 @@ const number = (value, digits = 0) => value.toLocaleString("en", { maximumFracti
 // "42 tokens" pieces of an answer's numbers, each with a name for who hovers over it.
 function statTexts({ stats = {}, finish }) {
   const out = [];
+  const cached = stats.cached ? ` (${number(stats.cached)} cached)` : "";
   if (stats.rate !== undefined) out.push([`${number(stats.rate, 1)} tok/s`, "tokens per second after the first"]);
   if (stats.ttft !== undefined) out.push([`first token ${number(stats.ttft)} ms`, "time to the first token, seen from this browser"]);
-  if (stats.prompt !== undefined) out.push([`${number(stats.prompt)} in${stats.cached ? ` (${number(stats.cached)} cached)` : ""}`, "tokens of the prompt"]);
+  if (stats.prompt !== undefined) out.push([`${number(stats.prompt)} in${cached}`, "tokens of the prompt"]);
   if (stats.output !== undefined) out.push([`${number(stats.output)} out`, "tokens of the answer"]);
   if (finish) out.push([finish, "why it ended"]);
   return out;
@@ -29,7 +30,8 @@ export class MessageView {
     Object.assign(this, { message, actions, chat });
     this.body = el("div", { class: "body" });
     this.foot = el("div", { class: "foot" });
-    this.element = el("article", { class: `message ${message.role}`, "aria-label": message.role === "user" ? "You" : "Answer" }, this.body, this.foot);
+    const name = message.role === "user" ? "You" : "Answer";
+    this.element = el("article", { class: `message ${message.role}`, "aria-label": name }, this.body, this.foot);
     if (message.role === "assistant") this.#buildAnswer();
     this.update(false, false);
   }
@@ -68,7 +70,7 @@ export class MessageView {
   }
 
   #drawError(error) {
-    const where = error.status ? `The server refused this (${error.status}): ` : "";
+    const where = error.status ? `The server says (${error.status}): ` : "";
     const advice = adviceFor(error);
     this.error.replaceChildren(el("p", {}, `${where}${error.message}`), ...(advice ? [el("p", { class: "advice" }, advice)] : []),
       el("button", { type: "button", onclick: () => this.actions.retry(this.message) }, "Try again"));
@@ -85,25 +87,24 @@ export class MessageView {
 
   #tools(last) {
     const { message, actions } = this;
-    const tools = [
-      iconButton("copy", "Copy", () => this.#copy()),
-      iconButton("edit", "Edit", () => this.edit()),
-      iconButton("retry", message.role === "user" ? "Answer this again" : "Try again", () => actions.retry(message)),
-    ];
+    const tools = [iconButton("retry", message.role === "user" ? "Answer this again" : "Try again", () => actions.retry(message))];
+    if (message.content) tools.unshift(iconButton("copy", "Copy", () => this.#copy()), iconButton("edit", "Edit", () => this.edit()));
     const cut = message.role === "assistant" && message.content && (message.error || message.finish !== "stop");
     if (last && cut) tools.push(el("button", { type: "button", class: "plain", onclick: () => actions.goOn(message) }, "Continue"));
     return tools;
   }
 
   async #copy() {
-    this.actions.toast(await copyText(this.message.content) ? "Copied" : "The browser does not let this page copy; select the text instead.");
+    const copied = await copyText(this.message.content);
+    this.actions.toast(copied ? "Copied" : "The browser does not let this page copy; select the text instead.");
   }
 
   // Replaces the text by a field. The user's is sent again, an answer is only changed.
   edit() {
     const { message } = this;
     const mine = message.role === "user";
-    const field = el("textarea", { "aria-label": mine ? "Your message" : "The answer", rows: Math.min(16, message.content.split("\n").length + 1) });
+    const rows = Math.min(16, message.content.split("\n").length + 1);
+    const field = el("textarea", { "aria-label": mine ? "Your message" : "The answer", rows });
     field.value = message.content;
     const close = () => {
       this.editing = false;

@@ -34,7 +34,7 @@ export async function readAnswer({ path, body }, answer, signal, onUpdate, sourc
       takeChunk(JSON.parse(data), answer, clock);
       onUpdate();
     }
-    if (!answer.finish) throw new ApiError(0, "the answer broke off");
+    if (!answer.finish) throw new ApiError(0, "The answer broke off.");
   } catch (error) {
     if (error.name === "AbortError") answer.finish = "stopped";
     else answer.error = plainError(error);

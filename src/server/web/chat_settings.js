@@ -34,14 +34,17 @@ export class SettingsPanel {
     this.#fields.system.box.hidden = !chat;
   }
 
+  has(name) {
+    return name in this.#fields;
+  }
+
   // What the server, or a check here, said of one. Leads there.
   showProblem(name, text) {
     const { field, problem } = this.#fields[name];
     problem.textContent = text;
     problem.hidden = false;
     field.setAttribute("aria-invalid", "true");
-    this.element.hidden = false;
-    field.scrollIntoView({ block: "nearest" });
+    problem.scrollIntoView({ block: "nearest" });
   }
 
   // hint: '' or what the field takes.
@@ -59,8 +62,9 @@ export class SettingsPanel {
     return this.#row(name, label, "", el("textarea", attributes));
   }
 
-  #number({ name, label, hint }) {
-    return this.#row(name, label, hint, el("input", { type: "text", inputmode: "decimal", autocomplete: "off", placeholder: hint }));
+  #number({ name, label, hint, min = 0 }) {
+    const keys = min < 0 ? "text" : "decimal"; // keypads of phones lack the minus
+    return this.#row(name, label, hint, el("input", { type: "text", inputmode: keys, autocomplete: "off", placeholder: hint }));
   }
 
   #changed(name) {

@@ -1,10 +1,12 @@
 // The messages of one conversation, drawn at most once a frame, at the end as long as the reader is there.
-import { el } from "./dom.js";
+import { el, iconButton } from "./dom.js";
 import { MessageView } from "./chat_message.js";
 
 const AT_END_PX = 48;
 const SLOW_MS = 8; // a frame that took longer is followed by a pause as long as it was, times four
 
+const BASE_MODEL = " has no chat template: it is a base model, which goes on with a text instead of answering. " +
+  "Write the beginning of one; what you send is added to it.";
 const EXAMPLES = [
   "Explain how a hash table works, with a small example.",
   "Write a haiku about waiting in a queue.",
@@ -24,9 +26,9 @@ export class ChatThread {
     this.actions = actions;
     this.list = el("div", { class: "messages" });
     this.note = el("p", { class: "note", hidden: true });
-    this.scroller = el("div", { class: "scroller", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Conversation", onscroll: () => this.#scrolled() },
-      this.note, this.list);
-    this.toEnd = el("button", { type: "button", class: "to-end icon icon-down", "aria-label": "To the newest", hidden: true, onclick: () => this.follow() });
+    const attributes = { class: "scroller", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Conversation" };
+    this.scroller = el("div", { ...attributes, onscroll: () => this.#scrolled() }, this.note, this.list);
+    this.toEnd = iconButton("down", "To the newest", () => this.follow(), { class: "to-end icon icon-down", hidden: true });
     this.element = el("div", { class: "thread" }, this.scroller, this.toEnd);
     new ResizeObserver(() => this.#stick()).observe(this.scroller);
   }
@@ -37,7 +39,7 @@ export class ChatThread {
     this.#running = running;
     this.chat = model?.has_chat_template !== false;
     this.note.hidden = this.chat;
-    if (!this.chat) this.note.textContent = `${model.id} has no chat template: it is a base model, which goes on with a text instead of answering. Write the beginning of one; what you send is added to it.`;
+    if (!this.chat) this.note.textContent = `${model.id}${BASE_MODEL}`;
     this.#views.clear();
     this.list.replaceChildren();
     this.#draw();
@@ -103,11 +105,12 @@ export class ChatThread {
   }
 
   #welcome(model) {
+    const facts = model ? `${model.id}, ${model.max_model_len.toLocaleString("en")} tokens of context. ` : "";
     const examples = EXAMPLES.map((text) => el("button", { type: "button", onclick: () => this.actions.example(text) }, text));
     return el("div", { class: "welcome" },
       el("img", { src: new URL("favicon.svg", import.meta.url).href, alt: "", width: 44, height: 44 }),
       el("h1", {}, this.chat ? "What shall it answer?" : "How does the text begin?"),
-      el("p", { class: "hint" }, model ? `${model.id}, ${model.max_model_len.toLocaleString("en")} tokens of context. Nothing leaves this server.` : "Nothing leaves this server."),
+      el("p", { class: "hint" }, `${facts}Nothing leaves this server.`),
       this.chat && el("div", { class: "examples" }, ...examples));
   }
 }

@@ -8,6 +8,7 @@ export class ServerState {
   #listeners = new Set();
   #status = { state: "unknown", text: "asking the server …" };
   #model = null;
+  #denied = ""; // what the server said of the key; it is not asked again with the same one
   #timer = 0;
   #asking = null;
 
@@ -29,6 +30,7 @@ export class ServerState {
   // Another key, or another server under this address.
   forgetModel() {
     this.#model = null;
+    this.#denied = "";
     return this.check();
   }
 
@@ -46,20 +48,22 @@ export class ServerState {
   async #ask() {
     try {
       await request("GET", "ready", { signal: AbortSignal.timeout(POLL_MS) });
+      if (this.#denied) return this.#set("denied", this.#denied);
       this.#model ??= await readModel();
-      this.#set("ready", "ready");
+      return this.#set("ready", "ready");
     } catch (error) {
-      this.#fail(error);
+      return this.#fail(error);
     }
   }
 
   #fail(error) {
     const status = error instanceof ApiError ? error.status : 0;
     if (status === 503) return this.#set("loading", error.message);
-    if (status === 401) return this.#set("denied", error.message);
     // Nobody can tell whether the same server comes back with the same model.
     this.#model = null;
-    this.#set("down", status ? error.message : "the server cannot be reached");
+    if (status === 401) this.#denied = error.message;
+    if (status === 401) return this.#set("denied", error.message);
+    return this.#set("down", status ? error.message : "The server cannot be reached.");
   }
 
   #set(state, text) {

@@ -10,8 +10,8 @@ const failed = (problem) => ({ conversations: [], problems: [problem] });
 const timeOf = (value) => (Number.isFinite(value) && value > 0 ? value : Date.now());
 
 export function exportText(conversations) {
-  const plain = conversations.map(({ title, named, created, updated, settings, messages }) => ({ title, named, created, updated, settings, messages }));
-  return JSON.stringify({ format: FORMAT, version: VERSION, conversations: plain }, null, 1);
+  const pick = ({ title, named, created, updated, settings, messages }) => ({ title, named, created, updated, settings, messages });
+  return JSON.stringify({ format: FORMAT, version: VERSION, conversations: conversations.map(pick) }, null, 1);
 }
 
 // {conversations: those that are right, problems: what was wrong, in words}
