@@ -1,8 +1,8 @@
-import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { LoadFigures } from '../../src/server/web/load_figures.js';
-import { PromptMaker } from '../../src/server/web/load_prompts.js';
-import { CompletionScanner } from '../../src/server/web/load_scan.js';
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LoadFigures } from "../../src/server/web/load_figures.js";
+import { PromptMaker } from "../../src/server/web/load_prompts.js";
+import { CompletionScanner } from "../../src/server/web/load_scan.js";
 
 function scan(...parts) {
   const seen = [];
@@ -14,27 +14,27 @@ function scan(...parts) {
   return seen;
 }
 
-const chunk = (index, text, reason = null) => `data: ${JSON.stringify({ id: 'cmpl-1', choices: [{ index, text, logprobs: null, finish_reason: reason }], usage: null })}\n\n`;
+const chunk = (index, text, reason = null) => `data: ${JSON.stringify({ id: "cmpl-1", choices: [{ index, text, logprobs: null, finish_reason: reason }], usage: null })}\n\n`;
 
-test('answers are told apart, and their ends', () => {
-  assert.deepEqual(scan(chunk(0, 'a'), chunk(117, 'b'), chunk(0, 'c', 'length')), [0, 117, 0, 'end 0']);
+test("answers are told apart, and their ends", () => {
+  assert.deepEqual(scan(chunk(0, "a"), chunk(117, "b"), chunk(0, "c", "length")), [0, 117, 0, "end 0"]);
 });
 
-test('a text cannot pretend to be part of an event', () => {
+test("a text cannot pretend to be part of an event", () => {
   const evil = '"finish_reason":null data: {"choices":[{"index":5';
-  assert.deepEqual(scan(chunk(2, evil, 'stop')), [2, 'end 2']);
+  assert.deepEqual(scan(chunk(2, evil, "stop")), [2, "end 2"]);
 });
 
-test('events may be cut anywhere', () => {
-  const all = `: keep-alive\n\n${chunk(3, 'x')}${chunk(3, 'y', 'stop')}data: {"choices":[],"usage":{"completion_tokens":2}}\n\ndata: [DONE]\n\n`;
-  for (let cut = 1; cut < all.length; cut++) assert.deepEqual(scan(all.slice(0, cut), all.slice(cut)), [3, 3, 'end 3', 'usage 2'], `cut at ${cut}`);
+test("events may be cut anywhere", () => {
+  const all = `: keep-alive\n\n${chunk(3, "x")}${chunk(3, "y", "stop")}data: {"choices":[],"usage":{"completion_tokens":2}}\n\ndata: [DONE]\n\n`;
+  for (let cut = 1; cut < all.length; cut++) assert.deepEqual(scan(all.slice(0, cut), all.slice(cut)), [3, 3, "end 3", "usage 2"], `cut at ${cut}`);
 });
 
-test('an error in the stream is told', () => {
-  assert.deepEqual(scan('data: {"error":{"message":"gone"}}\n\n'), ['gone']);
+test("an error in the stream is told", () => {
+  assert.deepEqual(scan('data: {"error":{"message":"gone"}}\n\n'), ["gone"]);
 });
 
-test('prompts have the length and the shared part that was asked for', () => {
+test("prompts have the length and the shared part that was asked for", () => {
   const maker = new PromptMaker([1, 2, 3, 4, 5], { length: 40, share: 0.25 });
   const [a, b] = [maker.next(), maker.next()];
   assert.equal(a.length, 40);
@@ -43,13 +43,13 @@ test('prompts have the length and the shared part that was asked for', () => {
   assert.deepEqual(a.slice(0, 10), new PromptMaker([1, 2, 3, 4, 5], { length: 40, share: 0.25 }).next().slice(0, 10));
 });
 
-test('all shared or nothing shared', () => {
+test("all shared or nothing shared", () => {
   const all = new PromptMaker([1, 2], { length: 8, share: 1 });
   assert.deepEqual(all.next(), all.next());
-  assert.equal(new PromptMaker([1, 2], { length: 8, share: 0 }, () => 0.99).next().join(''), '22222222');
+  assert.equal(new PromptMaker([1, 2], { length: 8, share: 0 }, () => 0.99).next().join(""), "22222222");
 });
 
-test('figures of a run', () => {
+test("figures of a run", () => {
   const figures = new LoadFigures(1000);
   assert.equal(figures.summary(1000).first, null);
   figures.tokens = 300;

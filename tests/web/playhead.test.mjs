@@ -1,6 +1,6 @@
-import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { Playhead } from '../../src/server/web/playhead.js';
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Playhead } from "../../src/server/web/playhead.js";
 
 function after(frames, window) {
   const head = new Playhead();
@@ -9,11 +9,11 @@ function after(frames, window) {
   return head;
 }
 
-test('nothing is shown before the first frame', () => {
+test("nothing is shown before the first frame", () => {
   assert.equal(new Playhead().edge(0), null);
 });
 
-test('a long window moves with the clock, however unevenly frames come', () => {
+test("a long window moves with the clock, however unevenly frames come", () => {
   const head = after([[10, 1000], [10.1, 1130], [10.2, 1180], [10.3, 1310]], 1);
   const moved = head.edge(1340) - head.edge(1330);
   assert.ok(Math.abs(moved - 0.01) < 1e-9);
@@ -21,7 +21,7 @@ test('a long window moves with the clock, however unevenly frames come', () => {
   assert.ok(head.edge(60000) <= 10.3); // never beyond what is known
 });
 
-test('a short window plays its newest stretch slowly and then the next', () => {
+test("a short window plays its newest stretch slowly and then the next", () => {
   const head = after([[10, 1000]], 0.04);
   assert.equal(head.slowness, 100);
   assert.equal(head.edge(1000), 9.96);
@@ -31,13 +31,13 @@ test('a short window plays its newest stretch slowly and then the next', () => {
   assert.equal(head.edge(5000), 13.96);
 });
 
-test('a step that has not ended is not shown as empty', () => {
+test("a step that has not ended is not shown as empty", () => {
   const head = after([[10, 1000]], 0.04);
   head.longest = 0.005;
   assert.ok(Math.abs(head.edge(1000) - 9.955) < 1e-9);
 });
 
-test('held, it stands still, and can be moved but not into the future', () => {
+test("held, it stands still, and can be moved but not into the future", () => {
   const head = after([[10, 1000]], 1);
   head.hold(1000);
   const edge = head.edge(1000);
@@ -51,7 +51,7 @@ test('held, it stands still, and can be moved but not into the future', () => {
   assert.ok(head.edge(2000) > edge);
 });
 
-test('without motion there is one picture for seconds', () => {
+test("without motion there is one picture for seconds", () => {
   const head = after([[10, 1000]], 1);
   head.still = true;
   const edge = head.edge(1000);

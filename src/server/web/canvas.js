@@ -1,9 +1,9 @@
 // A canvas that is as sharp as the screen and follows the size of its box.
-import { onThemeChange } from './theme_colors.js';
+import { onThemeChange } from "./theme_colors.js";
 
 // draw(): called when the size or the theme changed. Returns {ctx, size(): {width, height}} in CSS pixels.
 export function fitCanvas(canvas, draw) {
-  const ctx = canvas.getContext('2d');
+  const ctx = canvas.getContext("2d");
   const size = { width: 0, height: 0 };
   const fit = () => {
     const ratio = window.devicePixelRatio || 1;

@@ -1,10 +1,10 @@
 // Numbers as people read them. Pure functions; a narrow space keeps a number and its unit on one line.
 
-const SPACE = '\u202f';
+const SPACE = "\u202f";
 
 // Three digits in a unit that fits, from microseconds.
 export function timeText(us) {
-  if (us === 0) return '0';
+  if (us === 0) return "0";
   if (us < 1000) return `${us.toFixed(us < 10 ? 2 : us < 100 ? 1 : 0)}${SPACE}µs`;
   if (us < 1e6) return `${(us / 1e3).toFixed(us < 1e4 ? 2 : us < 1e5 ? 1 : 0)}${SPACE}ms`;
   return `${(us / 1e6).toFixed(2)}${SPACE}s`;
@@ -44,5 +44,5 @@ export function bytesText(bytes) {
 }
 
 export function plural(n, word) {
-  return `${countText(n)} ${word}${n === 1 ? '' : 's'}`;
+  return `${countText(n)} ${word}${n === 1 ? "" : "s"}`;
 }

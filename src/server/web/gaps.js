@@ -1,6 +1,6 @@
 // Where the device stood still although there was work: between the end of a step and the begin of the next one, unless the scheduler had
 // nothing to run in between. Times in microseconds.
-import { STEPS } from './span_kinds.js';
+import { STEPS } from "./span_kinds.js";
 
 // Times in a file are whole nanoseconds: less between two steps is nothing.
 export const NO_GAP = 0.0025;
@@ -28,7 +28,7 @@ export function forEachGap({ device, scheduler, kinds, from, to, least = NO_GAP,
 function wasIdle(scheduler, kinds, begin, end) {
   if (!scheduler) return false;
   for (let i = scheduler.firstAfter(begin); i < scheduler.count && scheduler.begin[i] < end; i++) {
-    if (kinds.names[scheduler.kind[i]] === 'idle' && scheduler.end[i] > begin) return true;
+    if (kinds.names[scheduler.kind[i]] === "idle" && scheduler.end[i] > begin) return true;
   }
   return false;
 }

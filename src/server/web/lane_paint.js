@@ -1,9 +1,9 @@
 // Paints lanes of spans: a row of boxes for each thread and the device, with the device's gaps as stripes through all of them.
-import { timeText } from './format.js';
-import { forEachGap } from './gaps.js';
-import { niceStep } from './scales.js';
-import { batchOf, RESTING } from './span_kinds.js';
-import { color, spanColor } from './theme_colors.js';
+import { timeText } from "./format.js";
+import { forEachGap } from "./gaps.js";
+import { niceStep } from "./scales.js";
+import { batchOf, RESTING } from "./span_kinds.js";
+import { color, spanColor } from "./theme_colors.js";
 
 export const LANE = { top: 22, height: 42, box: 30, gutter: 104, narrow: 620, label: 15 };
 const LETTER = 6.3;
@@ -31,8 +31,8 @@ export function layoutOf(width, lanes, view) {
 export function paintLanes(ctx, size, scene) {
   const layout = layoutOf(size.width, scene.lanes, scene.view);
   ctx.clearRect(0, 0, size.width, size.height);
-  ctx.font = '11px system-ui, sans-serif';
-  ctx.textBaseline = 'middle';
+  ctx.font = "11px system-ui, sans-serif";
+  ctx.textBaseline = "middle";
   paintTicks(ctx, layout, scene);
   ctx.save();
   ctx.beginPath();
@@ -54,13 +54,13 @@ function selectedBatch({ selected, lanes, kinds }) {
 
 function paintTicks(ctx, layout, { view }) {
   const step = niceStep(view.to - view.from, Math.max(2, (layout.width - layout.left) / 110));
-  ctx.textAlign = 'left';
+  ctx.textAlign = "left";
   for (let i = Math.ceil(view.from / step); i * step < view.to; i++) {
     const x = Math.round(layout.x(i * step)) + 0.5;
-    ctx.fillStyle = color('--line');
+    ctx.fillStyle = color("--line");
     ctx.fillRect(x, 14, 1, layout.height - 14);
     if (x > layout.width - 60) continue;
-    ctx.fillStyle = color('--muted');
+    ctx.fillStyle = color("--muted");
     ctx.fillText(tickText(i * step, step), x + 3, 8);
   }
 }
@@ -72,11 +72,11 @@ function tickText(us, step) {
 }
 
 function paintLabels(ctx, layout, { lanes }) {
-  ctx.textAlign = 'left';
+  ctx.textAlign = "left";
   lanes.forEach((lane, n) => {
-    const device = lane.name === 'device';
-    ctx.fillStyle = color(device ? '--text' : '--muted');
-    ctx.font = `${device ? '600 ' : ''}12px system-ui, sans-serif`;
+    const device = lane.name === "device";
+    ctx.fillStyle = color(device ? "--text" : "--muted");
+    ctx.font = `${device ? "600 " : ""}12px system-ui, sans-serif`;
     const y = layout.y(n);
     if (layout.narrow) ctx.fillText(lane.name, 2, y - 8);
     else ctx.fillText(lane.name, 2, y + LANE.box / 2);
@@ -86,12 +86,13 @@ function paintLabels(ctx, layout, { lanes }) {
 function paintLane(ctx, layout, scene, lane, n, batch) {
   const { view, kinds } = scene;
   const y = layout.y(n);
-  ctx.fillStyle = color('--lane-back');
+  ctx.fillStyle = color("--lane-back");
   ctx.fillRect(layout.left, y, layout.width - layout.left, LANE.box);
   const dense = [new DenseColumns(ctx, kinds, y, LANE.box), new DenseColumns(ctx, kinds, y + LANE.box / 2, LANE.box / 2)];
+  const slack = scene.leastGap ?? 0; // ends are rounded
   let outerEnd = -Infinity;
   for (let i = lane.firstAfter(view.from); i < lane.count && lane.begin[i] < view.to; i++) {
-    const inner = lane.end[i] <= outerEnd; // within the one before: drawn lower, upon it
+    const inner = lane.end[i] <= outerEnd + slack; // within the one before: drawn lower, upon it
     if (!inner) outerEnd = lane.end[i];
     const x = Math.max(layout.left - 2, layout.x(lane.begin[i]));
     const width = Math.min(layout.width + 2, layout.x(lane.end[i])) - x;
@@ -113,15 +114,15 @@ function paintBox(ctx, { x, y, width, height }, lane, i, kinds, faded) {
   ctx.fillStyle = spanColor(kind);
   ctx.fillRect(x, y, width, height);
   if (width > 4 && !resting) { // where one ends and the next begins, without a space that would look like a gap
-    ctx.fillStyle = color('--span-edge');
+    ctx.fillStyle = color("--span-edge");
     ctx.fillRect(x, y, 1, height);
   }
   const rows = lane.b[i];
-  const long = lane.name === 'device' && !Number.isNaN(rows) ? `${kind} · ${rows} row${rows === 1 ? '' : 's'}` : kind;
+  const long = lane.name === "device" && !Number.isNaN(rows) ? `${kind} · ${rows} row${rows === 1 ? "" : "s"}` : kind;
   const text = long.length * LETTER + 10 < width ? long : kind;
   if (text.length * LETTER + 8 < width) {
-    ctx.fillStyle = color(resting ? '--muted' : '--span-text');
-    ctx.textAlign = 'left';
+    ctx.fillStyle = color(resting ? "--muted" : "--span-text");
+    ctx.textAlign = "left";
     ctx.fillText(text, Math.max(x, 0) + 5, y + height / 2 + 0.5);
   }
   ctx.globalAlpha = 1;
@@ -164,12 +165,13 @@ class DenseColumns {
 
 // Stripes through all lanes where the device stood still. Where there was no work it is said, and is no gap.
 function paintGaps(ctx, layout, scene) {
-  const device = scene.lanes.findIndex((lane) => lane.name === 'device');
+  const device = scene.lanes.findIndex((lane) => lane.name === "device");
   if (device < 0) return;
   const y = layout.y(device);
-  const query = { device: scene.lanes[device], scheduler: scene.lanes.find((lane) => lane.name === 'scheduler'), kinds: scene.kinds,
-    from: scene.view.from, to: scene.view.to, least: scene.leastGap, isKnown: (begin, end) => !scene.holes.some(([from, to]) => from < end && to > begin) };
-  ctx.fillStyle = color('--span-gap');
+  const query = { device: scene.lanes[device], scheduler: scene.lanes.find((lane) => lane.name === "scheduler"), kinds: scene.kinds,
+    from: scene.view.from, to: scene.view.to, least: scene.leastGap,
+    isKnown: (begin, end) => !scene.holes.some(([from, to]) => from < end && to > begin) };
+  ctx.fillStyle = color("--span-gap");
   let column = -1; // gaps narrower than a pixel are summed up
   let share = 0;
   const flush = () => {
@@ -182,13 +184,13 @@ function paintGaps(ctx, layout, scene) {
     const x = layout.x(begin);
     const width = layout.x(end) - x;
     if (idle) {
-      paintNote(ctx, x, width, y, 'no work', '--muted');
-      ctx.fillStyle = color('--span-gap');
+      paintNote(ctx, x, width, y, "no work", "--muted");
+      ctx.fillStyle = color("--span-gap");
     } else if (width >= 1) {
       flush();
       paintStripe(ctx, layout, y, x, width, 1);
-      paintNote(ctx, x, width, y, `gap ${timeText(length)}`, '--span-gap-text');
-      ctx.fillStyle = color('--span-gap');
+      paintNote(ctx, x, width, y, `gap ${timeText(length)}`, "--span-gap-text");
+      ctx.fillStyle = color("--span-gap");
     } else {
       if (Math.floor(x) !== column) flush();
       column = Math.floor(x);
@@ -209,13 +211,13 @@ function paintStripe(ctx, layout, y, x, width, strength) {
 function paintNote(ctx, x, width, y, text, ink) {
   if (text.length * LETTER + 6 > width) return;
   ctx.fillStyle = color(ink);
-  ctx.textAlign = 'center';
+  ctx.textAlign = "center";
   ctx.fillText(text, x + width / 2, y + LANE.box / 2 + 0.5);
 }
 
 // A line from each launch to its step on the device: how long before its turn a step was ready.
 function paintLaunches(ctx, layout, { lanes, kinds, view }) {
-  const [scheduler, device] = ['scheduler', 'device'].map((name) => lanes.findIndex((lane) => lane.name === name));
+  const [scheduler, device] = ["scheduler", "device"].map((name) => lanes.findIndex((lane) => lane.name === name));
   if (scheduler < 0 || device < 0) return;
   const steps = lanes[device];
   const shown = steps.firstFrom(view.to) - steps.firstAfter(view.from);
@@ -224,9 +226,9 @@ function paintLaunches(ctx, layout, { lanes, kinds, view }) {
   const from = lanes[scheduler];
   // A launch lies about one step before its own.
   for (let i = from.firstAfter(2 * view.from - view.to); i < from.count && from.begin[i] < view.to; i++) {
-    if (kinds.names[from.kind[i]] === 'launch') launched.set(from.a[i], from.end[i]);
+    if (kinds.names[from.kind[i]] === "launch") launched.set(from.a[i], from.end[i]);
   }
-  ctx.strokeStyle = ctx.fillStyle = color('--launch-line');
+  ctx.strokeStyle = ctx.fillStyle = color("--launch-line");
   ctx.lineWidth = 1.5;
   const top = layout.y(scheduler) + LANE.box;
   const bottom = layout.y(device);
@@ -247,9 +249,9 @@ function paintHoles(ctx, layout, { holes, view }) {
     if (to <= view.from || from >= view.to) continue;
     const x = Math.max(layout.left, layout.x(from));
     const width = Math.min(layout.width, layout.x(to)) - x;
-    ctx.fillStyle = color('--hole');
+    ctx.fillStyle = color("--hole");
     ctx.fillRect(x, LANE.top, Math.max(1, width), layout.height - LANE.top);
-    paintNote(ctx, x, width, LANE.top - 2, 'not sent: too many', '--muted');
+    paintNote(ctx, x, width, LANE.top - 2, "not sent: too many", "--muted");
   }
 }
 
@@ -257,7 +259,7 @@ function paintSelected(ctx, layout, { lanes, selected }) {
   if (!selected) return;
   const lane = lanes[selected.lane];
   const x = layout.x(lane.begin[selected.i]);
-  ctx.strokeStyle = color('--text');
+  ctx.strokeStyle = color("--text");
   ctx.lineWidth = 2;
   ctx.strokeRect(x - 1, layout.y(selected.lane) - 1, Math.max(3, layout.x(lane.end[selected.i]) - x + 2), LANE.box + 2);
 }

@@ -1,16 +1,16 @@
 // Lanes on a canvas that can be pointed at, tapped and walked through with the keyboard. It knows nothing of where spans come from: Live
 // scrolls it, Trace pans it.
-import { fitCanvas } from './canvas.js';
-import { el } from './dom.js';
-import { forEachGap } from './gaps.js';
-import { layoutOf, paintLanes } from './lane_paint.js';
-import { SpanTip } from './span_tip.js';
+import { fitCanvas } from "./canvas.js";
+import { el } from "./dom.js";
+import { forEachGap } from "./gaps.js";
+import { layoutOf, paintLanes } from "./lane_paint.js";
+import { SpanTip } from "./span_tip.js";
 
 const SLACK_PX = 3;
-const KEYS = 'Arrow keys go from span to span and from lane to lane, plus and minus zoom, Page Up and Page Down move, Escape lets go.';
+const KEYS = "Arrow keys go from span to span and from lane to lane, plus and minus zoom, Page Up and Page Down move, Escape lets go.";
 
 export class LaneView {
-  #canvas = el('canvas', { class: 'lanes', tabindex: '0', role: 'application', 'aria-roledescription': 'timeline' });
+  #canvas = el("canvas", { class: "lanes", tabindex: "0", role: "application", "aria-roledescription": "timeline" });
   #tip = new SpanTip();
   #drag = null;
   #selected = null; // {lane, begin, end, kind}: indices change while spans arrive
@@ -19,8 +19,8 @@ export class LaneView {
   constructor(root, label, actions) {
     this.scene = { lanes: [], kinds: null, view: { from: 0, to: 1 }, holes: [] };
     this.actions = actions;
-    this.#canvas.setAttribute('aria-label', `${label}. ${KEYS}`);
-    root.append(el('div', { class: 'lanes-box' }, this.#canvas, this.#tip.element));
+    this.#canvas.setAttribute("aria-label", `${label}. ${KEYS}`);
+    root.append(el("div", { class: "lanes-box" }, this.#canvas, this.#tip.element));
     ({ ctx: this.ctx, size: this.size } = fitCanvas(this.#canvas, () => this.paint()));
     this.#listen();
   }
@@ -83,19 +83,21 @@ export class LaneView {
 
   #listen() {
     const on = (type, handler, options) => this.#canvas.addEventListener(type, handler, options);
-    on('pointerdown', (event) => this.#down(event));
-    on('pointermove', (event) => this.#move(event));
-    on('pointerup', (event) => this.#up(event));
-    on('pointercancel', () => { this.#drag = null; });
-    on('pointerleave', (event) => { if (event.pointerType === 'mouse' && !this.#drag) this.letGo(); });
-    on('wheel', (event) => this.#wheel(event), { passive: false });
-    on('keydown', (event) => this.#key(event));
-    on('blur', () => this.letGo());
+    on("pointerdown", (event) => this.#down(event));
+    on("pointermove", (event) => this.#move(event));
+    on("pointerup", (event) => this.#up(event));
+    on("pointercancel", () => { this.#drag = null; });
+    on("pointerleave", (event) => { if (event.pointerType === "mouse" && !this.#drag) this.letGo(); });
+    on("wheel", (event) => this.#wheel(event), { passive: false });
+    on("keydown", (event) => this.#key(event));
+    on("blur", () => this.letGo());
+    // A finger leaves nothing: it lets go by touching something else.
+    document.addEventListener("pointerdown", ({ target }) => { if (target !== this.#canvas) this.letGo(); });
   }
 
   #down(event) {
     this.#drag = { x: event.clientX, moved: false };
-    if (event.pointerType === 'mouse') this.#canvas.setPointerCapture(event.pointerId);
+    if (event.pointerType === "mouse") this.#canvas.setPointerCapture(event.pointerId);
   }
 
   #move(event) {
@@ -105,13 +107,13 @@ export class LaneView {
       if (!this.#drag.moved) return;
       this.#drag.x = event.clientX;
       this.actions.pan(-by / this.#layout().scale);
-    } else if (event.pointerType === 'mouse') {
+    } else if (event.pointerType === "mouse") {
       this.#point(event);
     }
   }
 
   #up(event) {
-    if (this.#drag && !this.#drag.moved && event.pointerType !== 'mouse') this.#point(event);
+    if (this.#drag && !this.#drag.moved && event.pointerType !== "mouse") this.#point(event);
     this.#drag = null;
   }
 
@@ -126,7 +128,7 @@ export class LaneView {
     if (!lane || x < layout.left) return this.letGo();
     const i = lane.at(layout.time(x), 0);
     if (i >= 0) return this.#select(laneIndex, i, true);
-    const gap = lane.name === 'device' ? this.#gapAt(layout.time(x), SLACK_PX / layout.scale) : null;
+    const gap = lane.name === "device" ? this.#gapAt(layout.time(x), SLACK_PX / layout.scale) : null;
     if (gap) return this.#selectGap(laneIndex, ...gap, true);
     const near = lane.at(layout.time(x), SLACK_PX / layout.scale);
     if (near >= 0) this.#select(laneIndex, near, true);
@@ -136,7 +138,7 @@ export class LaneView {
   #gapAt(time, slack) {
     const lane = (name) => this.scene.lanes.find((candidate) => candidate.name === name);
     let found = null;
-    const query = { device: lane('device'), scheduler: lane('scheduler'), kinds: this.scene.kinds, from: time - slack, to: time + slack,
+    const query = { device: lane("device"), scheduler: lane("scheduler"), kinds: this.scene.kinds, from: time - slack, to: time + slack,
       least: this.scene.leastGap };
     forEachGap(query, (begin, end, length, idle) => {
       if (!idle && length > 0 && begin - slack <= time && end + slack >= time) found = [begin, end];
@@ -161,7 +163,7 @@ export class LaneView {
       ArrowLeft: () => this.#walk(-1, 0), ArrowRight: () => this.#walk(1, 0),
       ArrowUp: () => this.#walk(0, -1), ArrowDown: () => this.#walk(0, 1),
       PageUp: () => this.actions.pan(-page), PageDown: () => this.actions.pan(page),
-      '+': () => this.actions.zoom(0.7, middle), '=': () => this.actions.zoom(0.7, middle), '-': () => this.actions.zoom(1 / 0.7, middle),
+      "+": () => this.actions.zoom(0.7, middle), "=": () => this.actions.zoom(0.7, middle), "-": () => this.actions.zoom(1 / 0.7, middle),
       Escape: () => this.letGo(),
     };
     if (!(event.key in actions) || event.ctrlKey || event.metaKey || event.altKey || !this.scene.kinds) return;
@@ -174,7 +176,7 @@ export class LaneView {
     const { lanes, view } = this.scene;
     const found = this.#found();
     if (!found) {
-      const device = Math.max(0, lanes.findIndex((lane) => lane.name === 'device'));
+      const device = Math.max(0, lanes.findIndex((lane) => lane.name === "device"));
       const i = lanes[device]?.firstAfter((view.from + view.to) / 2) ?? 0;
       if (lanes[device]?.count > 0) this.#select(device, Math.min(i, lanes[device].count - 1), false);
       return;

@@ -1,15 +1,16 @@
 // The live view: what makes this server different, while it happens. It listens to /live as long as somebody looks.
-import { onKeyChange, request } from './api.js';
-import { el } from './dom.js';
-import { setHidden, setText } from './dom_text.js';
-import { plural } from './format.js';
-import { LiveFeed } from './live_feed.js';
-import { LiveLanes } from './live_lanes.js';
-import { LiveNumbers } from './live_numbers.js';
-import { LivePanels } from './live_panels.js';
-import { mountLoad } from './load.js';
-import { LoopSwitch } from './loop_switch.js';
-import { RequestsTable } from './requests_table.js';
+import { onKeyChange, request } from "./api.js";
+import { card } from "./card.js";
+import { el } from "./dom.js";
+import { setHidden, setText } from "./dom_text.js";
+import { plural } from "./format.js";
+import { LiveFeed } from "./live_feed.js";
+import { LiveLanes } from "./live_lanes.js";
+import { LiveNumbers } from "./live_numbers.js";
+import { LivePanels } from "./live_panels.js";
+import { mountLoad } from "./load.js";
+import { LoopSwitch } from "./loop_switch.js";
+import { RequestsTable } from "./requests_table.js";
 
 const PAINT_MS = 250;
 
@@ -31,7 +32,7 @@ class LiveView {
       connection: (state, error) => this.#connection(state, error),
     });
     this.#build(root);
-    document.addEventListener('visibilitychange', () => this.#follow());
+    document.addEventListener("visibilitychange", () => this.#follow());
     onKeyChange(() => this.#restart());
   }
 
@@ -46,23 +47,17 @@ class LiveView {
   }
 
   #build(root) {
-    this.#status = el('p', { class: 'hint live-status', role: 'status' }, 'Connecting …');
-    this.#refusedText = el('p');
-    this.#refused = el('section', { class: 'card refused', hidden: true }, el('h2', {}, 'The live view is not open to you'), this.#refusedText,
-      el('button', { type: 'button', onclick: () => this.#restart() }, 'Try again'));
-    const controls = el('div', { class: 'live-controls' });
-    const numbers = el('div', { class: 'numbers' });
-    const lanes = el('section', { class: 'card lanes-card', 'aria-label': 'Lanes' }, el('h2', {}, 'Now'),
-      el('p', { class: 'hint' }, 'One row per thread. While the device computes a step, the scheduler prepares the next. A red stripe is time in which the device stood still.'));
-    const charts = el('div', { class: 'charts' });
-    const panels = el('div', { class: 'panels' });
-    const requests = el('section', { class: 'card' }, el('h2', {}, 'Requests'));
-    this.#body = el('div', { class: 'live-body' }, controls, numbers, lanes, charts, panels, requests);
-    root.append(el('div', { class: 'live' }, el('header', { class: 'live-head' }, el('h1', {}, 'The device never waits'), this.#status,
-      el('p', { class: 'lead' }, 'Most servers let the device stand still while the host looks at a result and prepares the next step. This one prepares it ',
-        'meanwhile. Start some load, then switch to the normal loop to see the difference.')), this.#refused, this.#body));
-    const switchBox = el('section', { class: 'card loop-card' });
-    const loadBox = el('section', { class: 'card load-card', 'aria-label': 'Load generator' });
+    const controls = el("div", { class: "live-controls" });
+    const numbers = el("div", { class: "numbers" });
+    const lanes = card("Now", "One row per thread. While the device computes a step, the scheduler prepares the next. A red stripe is time in "
+      + "which the device stood still.");
+    const charts = el("div", { class: "charts" });
+    const panels = el("div", { class: "panels" });
+    const requests = card("Requests", "");
+    this.#body = el("div", { class: "live-body" }, controls, numbers, lanes, charts, panels, requests);
+    root.append(el("div", { class: "live" }, this.#head(), this.#refusal(), this.#body));
+    const switchBox = el("section", { class: "card loop-card" });
+    const loadBox = el("section", { class: "card load-card", "aria-label": "Load generator" });
     controls.append(switchBox, loadBox);
     this.#loop = new LoopSwitch(switchBox, this.app);
     this.#load = mountLoad(loadBox, this.app);
@@ -72,10 +67,24 @@ class LiveView {
     this.#requests = new RequestsTable(requests, (entry) => this.#abort(entry));
   }
 
+  #head() {
+    this.#status = el("p", { class: "hint live-status", role: "status" }, "Connecting …");
+    const lead = "Most servers let the device stand still while the host looks at a result and prepares the next step. This one prepares it "
+      + "meanwhile. Start some load, then switch to the normal loop to see the difference.";
+    return el("header", { class: "live-head" }, el("h1", {}, "The device never waits"), this.#status, el("p", { class: "lead" }, lead));
+  }
+
+  #refusal() {
+    this.#refusedText = el("p");
+    this.#refused = el("section", { class: "card refused", hidden: true }, el("h2", {}, "The live view is not open to you"), this.#refusedText,
+      el("button", { type: "button", onclick: () => this.#restart() }, "Try again"));
+    return this.#refused;
+  }
+
   #emptyState() {
-    return el('div', { class: 'lanes-empty', hidden: true }, el('p', {}, 'Nothing runs: every thread sleeps.'),
-      el('button', { type: 'button', class: 'primary', onclick: () => this.#load.start() }, 'Start some load'),
-      el('p', { class: 'hint' }, 'or send a message in ', el('a', { href: '#chat' }, 'Chat')));
+    return el("div", { class: "lanes-empty", hidden: true }, el("p", {}, "Nothing runs: every thread sleeps."),
+      el("button", { type: "button", class: "primary", onclick: () => this.#load.start() }, "Start some load"),
+      el("p", { class: "hint" }, "or send a message in ", el("a", { href: "#chat" }, "Chat")));
   }
 
   // Open only while somebody can see it.
@@ -98,16 +107,18 @@ class LiveView {
   }
 
   #connection(state, error) {
-    const texts = { connecting: 'Connecting …', open: '', broken: 'The connection is lost; trying again …', refused: '' };
-    if (state !== 'open') setText(this.#status, texts[state]);
-    if (state === 'connecting') return;
-    setHidden(this.#refused, state !== 'refused');
-    setHidden(this.#body, state === 'refused');
-    if (state === 'refused') setText(this.#refusedText, this.app.operatorHint(error));
+    const lost = error?.status ? `${error.message}; trying again …` : "The connection is lost; trying again …";
+    if (state !== "open") setText(this.#status, { connecting: "Connecting …", broken: lost, refused: "" }[state]);
+    this.#status.classList.toggle("broken", state === "broken");
+    if (state === "connecting") return;
+    setHidden(this.#refused, state !== "refused");
+    setHidden(this.#body, state === "refused");
+    if (state === "refused") setText(this.#refusedText, this.app.operatorHint(error));
   }
 
   #hello(hello) {
-    setText(this.#status, `${hello.model} on ${hello.device} · up to ${plural(hello.max_running, 'request')} at once · Gapless ${hello.version}`);
+    const where = hello.model === hello.device ? hello.device : `${hello.model} on ${hello.device}`;
+    setText(this.#status, `${where} · up to ${plural(hello.max_running, "request")} at once · Gapless ${hello.version}`);
     this.#numbers.reset();
     this.#lanes.hello(hello);
     this.#loop.show(hello.loop);
@@ -130,9 +141,9 @@ class LiveView {
 
   async #abort(entry) {
     try {
-      await request('POST', 'abort_request', { body: { id: entry.id } });
+      await request("POST", "abort_request", { body: { id: entry.id } });
     } catch (error) {
-      this.app.toast(`Request ${entry.id} was not ended: ${this.app.operatorHint(error)}`, 'bad');
+      this.app.toast(`Request ${entry.id} was not ended: ${this.app.operatorHint(error)}`, "bad");
     }
   }
 }

@@ -1,5 +1,5 @@
 // The connection to /live: open while somebody looks, opened again when it breaks.
-import { events } from './api.js';
+import { events } from "./api.js";
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 5000;
@@ -27,10 +27,10 @@ export class LiveFeed {
   async #run(signal) {
     let retry = FIRST_RETRY_MS;
     while (!signal.aborted) {
-      this.handlers.connection('connecting');
+      this.handlers.connection("connecting");
       let problem = null;
       try {
-        for await (const { event, data } of events('live', { signal })) {
+        for await (const { event, data } of events("live", { signal })) {
           if (signal.aborted) return;
           retry = FIRST_RETRY_MS;
           this.#take(event, data);
@@ -40,7 +40,7 @@ export class LiveFeed {
       }
       if (signal.aborted) return;
       const final = FINAL.has(problem?.status);
-      this.handlers.connection(final ? 'refused' : 'broken', problem);
+      this.handlers.connection(final ? "refused" : "broken", problem);
       if (final) return this.stop();
       await new Promise((resolve) => setTimeout(resolve, retry));
       retry = Math.min(LAST_RETRY_MS, retry * 2);
@@ -48,7 +48,7 @@ export class LiveFeed {
   }
 
   #take(event, data) {
-    if (event === 'hello') this.handlers.connection('open');
-    if (event === 'hello' || event === 'frame' || event === 'state') this.handlers[event](JSON.parse(data));
+    if (event === "hello") this.handlers.connection("open");
+    if (event === "hello" || event === "frame" || event === "state") this.handlers[event](JSON.parse(data));
   }
 }

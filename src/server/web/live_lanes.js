@@ -1,15 +1,16 @@
 // The lanes of the live view: what every thread and the device just did, scrolling.
-import { el } from './dom.js';
-import { setHidden, setText } from './dom_text.js';
-import { timeText } from './format.js';
-import { LaneView } from './lane_view.js';
-import { LiveStore } from './live_store.js';
-import { Playhead } from './playhead.js';
-import { spanLegend } from './span_legend.js';
+import { el } from "./dom.js";
+import { setHidden, setText } from "./dom_text.js";
+import { timeText } from "./format.js";
+import { LaneView } from "./lane_view.js";
+import { LiveStore } from "./live_store.js";
+import { Playhead } from "./playhead.js";
+import { spanLegend } from "./span_legend.js";
 
 const WINDOWS_MS = [5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS_SHOWN = 8;   // until somebody zooms
-const LEAST_GAP_US = 1;  // the feed rounds
+const LEAST_GAP_US = 2.5; // the feed rounds begin and length to whole microseconds
+const REST = 4;            // times what a picture cost is left to others: the server may run on this machine
 const HELD_FRAMES = 100; // while somebody looks at one moment, so many more are kept
 
 export class LiveLanes {
@@ -22,14 +23,16 @@ export class LiveLanes {
   #shown = false;
   #animation = 0;
   #painted = null;
-  #motion = matchMedia('(prefers-reduced-motion: reduce)');
+  #restUntil = 0;
+  #motion = matchMedia("(prefers-reduced-motion: reduce)");
 
   constructor(root, emptyState) {
-    this.#pause = el('button', { type: 'button', 'aria-pressed': 'false', onclick: () => this.#setPaused(!this.#paused) }, 'Pause');
-    this.#state = el('span', { class: 'hint lanes-state' });
-    const zoom = (label, text, by) => el('button', { type: 'button', class: 'square', 'aria-label': label, title: label, onclick: () => this.#step(by) }, text);
-    root.append(el('div', { class: 'toolbar' }, this.#pause, zoom('Longer window', '−', 1), zoom('Shorter window', '+', -1), this.#state));
-    this.#view = new LaneView(root, 'What each thread and the device just did', {
+    this.#pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.#setPaused(!this.#paused) }, "Pause");
+    this.#state = el("span", { class: "hint lanes-state" });
+    const zoom = (label, text, by) =>
+      el("button", { type: "button", class: "square", "aria-label": label, title: label, onclick: () => this.#step(by) }, text);
+    root.append(el("div", { class: "toolbar" }, this.#pause, zoom("Longer window", "−", 1), zoom("Shorter window", "+", -1), this.#state));
+    this.#view = new LaneView(root, "What each thread and the device just did", {
       zoom: (factor) => this.#setWindow(this.#playhead.window * factor),
       pan: (us) => this.#pan(us / 1e6),
       select: (isSelected) => this.#point(isSelected),
@@ -37,7 +40,7 @@ export class LiveLanes {
     this.#empty = emptyState;
     this.#view.canvas.parentElement.append(emptyState);
     root.append(spanLegend());
-    this.#motion.addEventListener('change', () => this.#applyMotion());
+    this.#motion.addEventListener("change", () => this.#applyMotion());
     this.#applyMotion();
     this.#view.scene.leastGap = LEAST_GAP_US;
     this.#setWindow(0.1, false);
@@ -86,12 +89,14 @@ export class LiveLanes {
     if (!this.#shown) return;
     this.#animation = requestAnimationFrame((next) => this.#tick(next));
     const edge = this.#playhead.edge(ms);
-    if (edge === null || edge === this.#painted) return;
+    if (edge === null || edge === this.#painted || ms < this.#restUntil) return;
     this.#painted = edge;
     const { scene } = this.#view;
     scene.view.from = (edge - this.#playhead.window) * 1e6;
     scene.view.to = edge * 1e6;
+    const begun = performance.now();
     this.#view.paint();
+    this.#restUntil = ms + REST * (performance.now() - begun);
   }
 
   // A window of a few steps, whatever the model and the device; with spans left out, one that fits twice into what is there.
@@ -130,8 +135,8 @@ export class LiveLanes {
 
   #setPaused(paused) {
     this.#paused = paused;
-    this.#pause.setAttribute('aria-pressed', String(paused));
-    setText(this.#pause, paused ? 'Go on' : 'Pause');
+    this.#pause.setAttribute("aria-pressed", String(paused));
+    setText(this.#pause, paused ? "Go on" : "Pause");
     this.#hold();
   }
 
@@ -146,8 +151,8 @@ export class LiveLanes {
 
   #describe() {
     const { window, slowness } = this.#playhead;
-    const speed = this.#paused ? 'paused' : this.#pointed ? 'held while you look' : slowness === 1 ? 'real time'
-      : slowness === Infinity ? 'a picture every 4 s' : `slow motion, 1 : ${Math.round(slowness)}`;
+    const speed = this.#paused ? "paused" : this.#pointed ? "held while you look" : slowness === 1 ? "real time"
+      : slowness === Infinity ? "a picture every 4 s" : `slow motion, 1 : ${Math.round(slowness)}`;
     setText(this.#state, `${timeText(window * 1e6)} wide · ${speed}`);
   }
 }

@@ -1,7 +1,7 @@
 // What the feed has told: the spans of the last seconds by lane, and where they are missing. Pure but for what comes in.
-import { KindTable } from './span_kinds.js';
-import { SpanLane } from './span_lane.js';
-import { percentile } from './stats.js';
+import { KindTable } from "./span_kinds.js";
+import { SpanLane } from "./span_lane.js";
+import { percentile } from "./stats.js";
 
 const KEPT_US = 12e6;
 const HOLE_US = 1000; // frames are cut at whole microseconds; less than this is no hole
@@ -55,6 +55,6 @@ export class LiveStore {
   }
 
   #device() {
-    return this.lanes.find((lane) => lane.name === 'device');
+    return this.lanes.find((lane) => lane.name === "device");
   }
 }

@@ -1,5 +1,5 @@
 // What a run of the load generator measured. Pure: times come in as milliseconds.
-import { lengthsOf } from './stats.js';
+import { lengthsOf } from "./stats.js";
 
 const RATE_MS = 2000;
 

@@ -1,13 +1,13 @@
 // Runs the load in a worker, so that the page stays smooth. A browser opens six connections to a server at most: a few requests with a list of
 // prompts each carry all streams.
-import { errorOf } from './api.js';
-import { LoadFigures } from './load_figures.js';
-import { PromptMaker, WORDS } from './load_prompts.js';
-import { CompletionScanner } from './load_scan.js';
+import { errorOf } from "./api.js";
+import { LoadFigures } from "./load_figures.js";
+import { PromptMaker, WORDS } from "./load_prompts.js";
+import { CompletionScanner } from "./load_scan.js";
 
 const CARRIERS = 3;
 const REPORT_MS = 250;
-const root = new URL('..', import.meta.url);
+const root = new URL("..", import.meta.url);
 let run = null;
 
 self.onmessage = ({ data }) => {
@@ -34,13 +34,13 @@ class LoadRun {
   async start() {
     const report = setInterval(() => self.postMessage({ figures: this.#summary() }), REPORT_MS);
     const timeOver = setTimeout(() => this.stop(), this.settings.seconds * 1000);
-    let problem = '';
+    let problem = "";
     try {
       await this.#makePrompts();
       const carriers = Math.min(CARRIERS, this.settings.streams);
       await Promise.all(Array.from({ length: carriers }, (_, i) => this.#carry(i, carriers)));
     } catch (error) {
-      if (!this.#abort.signal.aborted) problem = error instanceof TypeError ? 'the connection to the server broke' : error.message;
+      if (!this.#abort.signal.aborted) problem = error instanceof TypeError ? "the connection to the server broke" : error.message;
     }
     this.stop(); // the other carriers, when one failed
     clearInterval(report);
@@ -54,7 +54,7 @@ class LoadRun {
   }
 
   async #makePrompts() {
-    const { tokens } = await (await this.#post('tokenize', { content: WORDS })).json();
+    const { tokens } = await (await this.#post("tokenize", { content: WORDS })).json();
     this.#prompts = new PromptMaker(tokens, { length: this.settings.promptLength, share: this.settings.share });
   }
 
@@ -99,7 +99,7 @@ class LoadRun {
     try {
       const body = { prompt: prompts, max_tokens: length, temperature: this.settings.temperature, ignore_eos: true, stream: true,
         stream_options: { include_usage: true } };
-      await this.#read(await this.#post('v1/completions', body), scanner);
+      await this.#read(await this.#post("v1/completions", body), scanner);
     } catch (error) {
       if (!this.#abort.signal.aborted) figures.errors += count - ended;
       throw error;
@@ -113,9 +113,9 @@ class LoadRun {
 
   // The key is handed in, because a worker has no access to where the page keeps it.
   async #post(path, body) {
-    const headers = { 'Content-Type': 'application/json' };
+    const headers = { "Content-Type": "application/json" };
     if (this.key) headers.Authorization = `Bearer ${this.key}`;
-    const response = await fetch(new URL(path, root), { method: 'POST', headers, body: JSON.stringify(body), signal: this.#abort.signal });
+    const response = await fetch(new URL(path, root), { method: "POST", headers, body: JSON.stringify(body), signal: this.#abort.signal });
     if (!response.ok) throw await errorOf(response);
     return response;
   }

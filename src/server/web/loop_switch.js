@@ -1,26 +1,26 @@
 // Overlap or normal: changes the loop of the running server. Requests go on; the steps in flight end first.
-import { request } from './api.js';
-import { el } from './dom.js';
-import { setText } from './dom_text.js';
+import { request } from "./api.js";
+import { el } from "./dom.js";
+import { setText } from "./dom_text.js";
 
 const LOOPS = [
-  { key: 'overlap', label: 'Overlap', meaning: 'The next step is prepared while the device computes.' },
-  { key: 'normal', label: 'Normal', meaning: 'The device waits while the host prepares the next step.' },
+  { key: "overlap", label: "Overlap", meaning: "The next step is prepared while the device computes." },
+  { key: "normal", label: "Normal", meaning: "The device waits while the host prepares the next step." },
 ];
 
 export class LoopSwitch {
   #inputs = {};
-  #note = el('span', { class: 'hint', role: 'status' });
+  #note = el("span", { class: "hint", role: "status" });
   #loop = null;
   #changing = false;
 
   constructor(root, app) {
     this.app = app;
     const labels = LOOPS.map(({ key, label, meaning }) => {
-      this.#inputs[key] = el('input', { type: 'radio', name: 'loop', value: key, onchange: () => this.#change(key) });
-      return el('label', { title: meaning }, this.#inputs[key], el('span', {}, label));
+      this.#inputs[key] = el("input", { type: "radio", name: "loop", value: key, onchange: () => this.#change(key) });
+      return el("label", { title: meaning }, this.#inputs[key], el("span", {}, label));
     });
-    root.append(el('fieldset', { class: 'segments inline' }, el('legend', {}, 'Scheduler loop'), ...labels), this.#note);
+    root.append(el("fieldset", { class: "segments inline" }, el("legend", {}, "Scheduler loop"), ...labels), this.#note);
   }
 
   // What the server says that it runs.
@@ -35,13 +35,13 @@ export class LoopSwitch {
     if (this.#changing) return;
     this.#changing = true;
     for (const input of Object.values(this.#inputs)) input.disabled = true;
-    setText(this.#note, 'The steps in flight end, then the loop changes …');
+    setText(this.#note, "The steps in flight end, then the loop changes …");
     try {
-      await request('POST', 'scheduler/loop', { body: { loop } });
+      await request("POST", "scheduler/loop", { body: { loop } });
       this.#loop = null;
     } catch (error) {
-      this.app.toast(`The loop stays as it is: ${this.app.operatorHint(error)}`, 'bad');
-      loop = this.#loop ?? 'overlap';
+      this.app.toast(`The loop stays as it is: ${this.app.operatorHint(error)}`, "bad");
+      loop = this.#loop ?? "overlap";
       this.#loop = null;
     }
     this.#changing = false;

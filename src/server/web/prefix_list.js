@@ -1,21 +1,21 @@
 // The prefix tree: how much of the prompts it saved, and its largest shared prefixes.
-import { el } from './dom.js';
-import { setHidden, setText } from './dom_text.js';
-import { countText, percentText, plural } from './format.js';
+import { el } from "./dom.js";
+import { setHidden, setText } from "./dom_text.js";
+import { countText, percentText, plural } from "./format.js";
 
 const MOST = 8;
 
 export class PrefixList {
-  #hits = el('p', { class: 'summary' });
-  #none = el('p', { class: 'hint' }, 'No prefix is shared yet: two requests have to begin with the same text.');
+  #hits = el("p", { class: "summary" });
+  #none = el("p", { class: "hint" }, "No prefix is shared yet: two requests have to begin with the same text.");
   #rows = [];
 
   constructor(root) {
-    const list = el('ol', { class: 'prefixes' });
+    const list = el("ol", { class: "prefixes" });
     for (let i = 0; i < MOST; i++) {
-      const bar = el('span', { class: 'prefix-bar', 'aria-hidden': 'true' });
-      const text = el('span');
-      const item = el('li', { hidden: true }, bar, text);
+      const bar = el("span", { class: "prefix-bar", "aria-hidden": "true" });
+      const text = el("span");
+      const item = el("li", { hidden: true }, bar, text);
       this.#rows.push({ item, bar, text });
       list.append(item);
     }
@@ -23,8 +23,8 @@ export class PrefixList {
   }
 
   update({ hit_tokens: hits, prompt_tokens: prompts, nodes, prefixes }) {
-    const rate = prompts > 0 ? percentText(hits / prompts) : '–';
-    setText(this.#hits, `${rate} of all prompt tokens came from the cache (${countText(hits)} of ${countText(prompts)}); ${plural(nodes, 'node')}`);
+    const rate = prompts > 0 ? percentText(hits / prompts) : "–";
+    setText(this.#hits, `${rate} of all prompt tokens came from the cache (${countText(hits)} of ${countText(prompts)}); ${plural(nodes, "node")}`);
     setHidden(this.#none, prefixes.length > 0);
     const longest = Math.max(1, ...prefixes.map((prefix) => prefix.tokens));
     this.#rows.forEach(({ item, bar, text }, i) => {
@@ -32,7 +32,7 @@ export class PrefixList {
       setHidden(item, !prefix);
       if (!prefix) return;
       bar.style.width = `${Math.max(1, (100 * prefix.tokens) / longest)}%`;
-      setText(text, `${plural(prefix.tokens, 'token')} · ${plural(prefix.branches, 'continuation')} · ${plural(prefix.users, 'user')} now`);
+      setText(text, `${plural(prefix.tokens, "token")} · ${plural(prefix.branches, "continuation")} · ${plural(prefix.users, "user")} now`);
     });
   }
 }

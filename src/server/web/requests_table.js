@@ -1,26 +1,26 @@
 // The requests in the server, oldest first: a row keeps its place as long as its request lives, so that nothing jumps and the keyboard
 // stays where it is. Rows are made once and used again.
-import { el } from './dom.js';
-import { setHidden, setText } from './dom_text.js';
-import { ageText, countText, rateText } from './format.js';
-import { requestKey, RequestSpeeds } from './stats.js';
+import { el } from "./dom.js";
+import { setHidden, setText } from "./dom_text.js";
+import { ageText, countText, rateText } from "./format.js";
+import { requestKey, RequestSpeeds } from "./stats.js";
 
-const COLUMNS = ['Request', 'Phase', 'Prompt', 'Cached', 'Answer', 'Tokens/s', 'Age', ''];
+const COLUMNS = ["Request", "Phase", "Prompt", "Cached", "Answer", "Tokens/s", "Age", ""];
 
 export class RequestsTable {
   #rows = new Map(); // key -> row, in the order of the table
   #spare = [];
   #speeds = new RequestSpeeds();
-  #body = el('tbody');
-  #summary = el('p', { class: 'summary' });
+  #body = el("tbody");
+  #summary = el("p", { class: "summary" });
   #table;
 
   // abort(request): ends it, with all its choices.
   constructor(root, abort) {
     this.abort = abort;
-    const head = el('tr', {}, ...COLUMNS.map((name) => el('th', { scope: 'col' }, name || el('span', { class: 'sr' }, 'Action'))));
-    this.#table = el('table', { class: 'requests' }, el('thead', {}, head), this.#body);
-    const box = el('div', { class: 'table-box', tabindex: '0', role: 'region', 'aria-label': 'Requests in the server' }, this.#table);
+    const head = el("tr", {}, ...COLUMNS.map((name) => el("th", { scope: "col" }, name || el("span", { class: "sr" }, "Action"))));
+    this.#table = el("table", { class: "requests" }, el("thead", {}, head), this.#body);
+    const box = el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Requests in the server" }, this.#table);
     root.append(this.#summary, box);
   }
 
@@ -49,9 +49,9 @@ export class RequestsTable {
   }
 
   #make() {
-    const row = { request: null, cells: COLUMNS.slice(0, -1).map(() => el('td')) };
-    row.button = el('button', { type: 'button', class: 'small', onclick: () => this.#press(row) }, 'Abort');
-    row.tr = el('tr', {}, ...row.cells, el('td', {}, row.button));
+    const row = { request: null, cells: COLUMNS.slice(0, -1).map(() => el("td")) };
+    row.button = el("button", { type: "button", class: "small", onclick: () => this.#press(row) }, "Abort");
+    row.tr = el("tr", {}, ...row.cells, el("td", {}, row.button));
     return row;
   }
 
@@ -67,27 +67,27 @@ export class RequestsTable {
     row.tr.remove();
     this.#rows.delete(key);
     this.#spare.push(row);
-    if (focused) (next?.querySelector('button') ?? this.#table.parentElement).focus({ preventScroll: true });
+    if (focused) (next?.querySelector("button") ?? this.#table.parentElement).focus({ preventScroll: true });
   }
 
   #fill(row, request, speed) {
     row.request = request;
     const name = request.choice > 0 ? `${request.id} / ${request.choice}` : String(request.id);
-    const waits = request.phase === 'waiting' ? `, ${ageText(request.queue_s)} so far` : '';
-    const prompt = request.phase === 'prefill' ? `${countText(request.computed)} of ${countText(request.prompt)}` : countText(request.prompt);
+    const waits = request.phase === "waiting" ? `, ${ageText(request.queue_s)} so far` : "";
+    const prompt = request.phase === "prefill" ? `${countText(request.computed)} of ${countText(request.prompt)}` : countText(request.prompt);
     const texts = [name, request.phase + waits, prompt, countText(request.cached), `${countText(request.output)} of ${countText(request.max)}`,
-      speed === undefined ? '' : rateText(speed), ageText(request.age_s)];
+      speed === undefined ? "" : rateText(speed), ageText(request.age_s)];
     row.cells.forEach((cell, i) => setText(cell, texts[i]));
     if (row.tr.dataset.phase !== request.phase) row.tr.dataset.phase = request.phase;
     if (row.label === name) return;
     row.label = name;
     row.cells[0].title = request.rid;
-    row.button.setAttribute('aria-label', `Abort request ${name}`);
+    row.button.setAttribute("aria-label", `Abort request ${name}`);
   }
 }
 
 function summaryOf({ running, queued, retracted, requests_left_out: leftOut }) {
   const parts = [`${countText(running)} running`, `${countText(queued)} waiting`];
   if (retracted > 0) parts.push(`${countText(retracted)} sent back for memory`);
-  return parts.join(', ') + (leftOut > 0 ? `; ${countText(leftOut)} more are not listed` : '');
+  return parts.join(", ") + (leftOut > 0 ? `; ${countText(leftOut)} more are not listed` : "");
 }

@@ -1,14 +1,18 @@
-// What the colours of lanes stand for.
-import { el } from './dom.js';
+// What the rows and colours of lanes stand for.
+import { el } from "./dom.js";
+import { LANES } from "./span_kinds.js";
 
 const SHOWN = [
-  ['decode', 'step: answers'], ['extend', 'step: prompts'], ['mixed', 'step: both'], ['compose', 'compose'], ['launch', 'launch'],
-  ['process', 'process'], ['send', 'send'], ['wake', 'wake'], ['plan', 'plan'], ['deliver', 'deliver'], ['burst', 'network'], ['wait', 'waiting'],
+  ["decode", "step: answers"], ["extend", "step: prompts"], ["mixed", "step: both"], ["compose", "compose"], ["launch", "launch"],
+  ["process", "process"], ["send", "send"], ["wake", "wake"], ["plan", "plan"], ["deliver", "deliver"], ["burst", "network"], ["wait", "waiting"],
 ];
 
+// The colours, and what each row is.
 export function spanLegend() {
-  const items = SHOWN.map(([kind, text]) => el('li', {}, el('span', { class: `swatch span-${kind}`, 'aria-hidden': 'true' }), text));
-  const gap = el('li', {}, el('span', { class: 'swatch span-gap', 'aria-hidden': 'true' }), 'gap: the device stands still');
-  const launch = el('li', {}, el('span', { class: 'swatch launch-line', 'aria-hidden': 'true' }), 'from launch to its step');
-  return el('ul', { class: 'span-legend', 'aria-label': 'Colours' }, gap, launch, ...items);
+  const items = SHOWN.map(([kind, text]) => el("li", {}, el("span", { class: `swatch span-${kind}`, "aria-hidden": "true" }), text));
+  const gap = el("li", {}, el("span", { class: "swatch span-gap", "aria-hidden": "true" }), "gap: the device stands still");
+  const launch = el("li", {}, el("span", { class: "swatch launch-line", "aria-hidden": "true" }), "from launch to its step");
+  const rows = Object.entries(LANES).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)]);
+  return el("div", {}, el("ul", { class: "span-legend", "aria-label": "Colours" }, gap, launch, ...items),
+    el("details", { class: "lane-help" }, el("summary", {}, "What each row is"), el("dl", {}, ...rows)));
 }

@@ -1,24 +1,24 @@
 // The little box that says what the selected span, or gap, is.
-import { el } from './dom.js';
-import { countText, timeText } from './format.js';
-import { LANE } from './lane_paint.js';
-import { argsOf, meaningOf } from './span_kinds.js';
+import { el } from "./dom.js";
+import { countText, timeText } from "./format.js";
+import { LANE } from "./lane_paint.js";
+import { argsOf, meaningOf } from "./span_kinds.js";
 
 export class SpanTip {
-  #title = el('strong');
-  #numbers = el('span', { class: 'tip-numbers' });
-  #meaning = el('span', { class: 'tip-meaning' });
-  element = el('div', { class: 'tip', hidden: true }, this.#title, this.#numbers, this.#meaning);
+  #title = el("strong");
+  #numbers = el("span", { class: "tip-numbers" });
+  #meaning = el("span", { class: "tip-meaning" });
+  element = el("div", { class: "tip", hidden: true }, this.#title, this.#numbers, this.#meaning);
 
   showSpan(lane, i, kinds, byPointer) {
     const kind = kinds.names[lane.kind[i]];
-    const numbers = argsOf(lane, i, kinds).map(([name, value]) => `${name} ${name === 'batch' ? value : countText(value)}`);
-    this.#show(`${lane.name}: ${kind.replaceAll('_', ' ')}`, [timeText(lane.end[i] - lane.begin[i]), ...numbers].join(' · '),
+    const numbers = argsOf(lane, i, kinds).map(([name, value]) => `${name} ${name === "batch" ? value : countText(value)}`);
+    this.#show(`${lane.name}: ${kind.replaceAll("_", " ")}`, [timeText(lane.end[i] - lane.begin[i]), ...numbers].join(" · "),
       meaningOf(kind), byPointer);
   }
 
   showGap(length, byPointer) {
-    this.#show('device: gap', timeText(length), 'the device stands still although there is work: it waits for the host', byPointer);
+    this.#show("device: gap", timeText(length), "the device stands still although there is work: it waits for the host", byPointer);
   }
 
   hide() {
@@ -37,7 +37,7 @@ export class SpanTip {
 
   // A reader of screens is told what the keyboard went to, not what a mouse passed over.
   #show(title, numbers, meaning, byPointer) {
-    this.element.setAttribute('aria-live', byPointer ? 'off' : 'polite');
+    this.element.setAttribute("aria-live", byPointer ? "off" : "polite");
     this.#title.textContent = title;
     this.#numbers.textContent = numbers;
     this.#meaning.textContent = meaning;

@@ -38,28 +38,41 @@ export class StepWindow {
     this.#frames = [];
   }
 
-  // gap.p99 is of the single gaps that frames carry: the latest of each frame, of most servers all. null: no step.
+  // Of the steps of the window; null: there is none. Where a frame lists only some of its gaps, p99 is about right.
   summary() {
-    const working = this.#frames.filter((frame) => frame.steps.n > 0);
-    if (working.length === 0) return null;
-    const total = (pick) => working.reduce((sum, frame) => sum + pick(frame), 0);
-    const time = total((frame) => frame.to - frame.from);
-    const steps = total((frame) => frame.steps.n);
-    const gaps = total((frame) => frame.steps.gap_us.n);
-    const single = lengthsOf(working.flatMap((frame) => frame.steps.gaps.map((gap) => gap[1])));
-    return {
-      busy: time > 0 ? total((frame) => frame.steps.busy * (frame.to - frame.from)) / time : 0,
-      stepsPerSecond: time > 0 ? steps / time : 0,
-      rowsPerStep: total((frame) => frame.steps.rows) / steps,
-      tokensPerStep: total((frame) => frame.steps.tokens) / steps,
-      gap: {
-        count: gaps,
-        mean: gaps > 0 ? total((frame) => frame.steps.gap_us.mean * frame.steps.gap_us.n) / gaps : 0,
-        p99: single.p99,
-        max: Math.max(...working.map((frame) => frame.steps.gap_us.max)),
-      },
-    };
+    const total = { time: 0, busy: 0, steps: 0, rows: 0, tokens: 0, gaps: 0, gapSum: 0, max: 0, p99Sum: 0 };
+    const single = [];
+    let waiting = 0; // time of frames in which no step ended: of a step that takes longer, or of idleness
+    for (const { from, to, steps } of this.#frames) {
+      const { n, gap_us: gap } = steps;
+      waiting += to - from;
+      if (n === 0) continue;
+      const time = gap.n < n ? to - from : waiting;
+      waiting = 0;
+      total.time += time;
+      total.busy += steps.busy * time;
+      for (const key of ["rows", "tokens"]) total[key] += steps[key];
+      total.steps += n;
+      if (gap.n === 0) continue;
+      total.gaps += gap.n;
+      total.gapSum += gap.mean * gap.n;
+      total.p99Sum += gap.p99 * gap.n;
+      total.max = Math.max(total.max, gap.max);
+      single.push(...steps.gaps.map(([, length]) => length));
+    }
+    return total.steps === 0 ? null : summaryOf(total, single);
   }
+}
+
+function summaryOf(total, single) {
+  const p99 = single.length === total.gaps ? lengthsOf(single).p99 : total.p99Sum / total.gaps;
+  return {
+    busy: total.busy / total.time,
+    stepsPerSecond: total.steps / total.time,
+    rowsPerStep: total.rows / total.steps,
+    tokensPerStep: total.tokens / total.steps,
+    gap: { count: total.gaps, mean: total.gaps > 0 ? total.gapSum / total.gaps : 0, p99: total.gaps > 0 ? p99 : 0, max: total.max },
+  };
 }
 
 // Rates from counters that only grow. A counter that fell was reset: that stretch has no rate.

@@ -1,8 +1,8 @@
 // A strip of the last minute: lines or points over time, with marks where something was switched.
-import { fitCanvas } from './canvas.js';
-import { el } from './dom.js';
-import { setText } from './dom_text.js';
-import { color } from './theme_colors.js';
+import { fitCanvas } from "./canvas.js";
+import { el } from "./dom.js";
+import { setText } from "./dom_text.js";
+import { color } from "./theme_colors.js";
 
 const TOP = 14;
 const BOTTOM = 18;
@@ -12,16 +12,16 @@ export class StripChart {
   #points = [];
   #marks = [];
   #hover = null;
-  #canvas = el('canvas', { class: 'strip', role: 'img' });
+  #canvas = el("canvas", { class: "strip", role: "img" });
 
   // series: [{key, label, color: '--property', points: true to draw dots}]; scale: logScale() or linearScale(); text(value) for axis and hover.
   constructor(root, { label, seconds = 60, series, scale, text }) {
     Object.assign(this, { label, seconds, series, scale, text });
-    this.readout = el('p', { class: 'strip-readout' });
+    this.readout = el("p", { class: "strip-readout" });
     root.append(legend(series), this.#canvas, this.readout);
     ({ ctx: this.ctx, size: this.size } = fitCanvas(this.#canvas, () => this.paint()));
-    this.#canvas.addEventListener('pointermove', (event) => { this.#hover = event.offsetX; this.paint(); });
-    this.#canvas.addEventListener('pointerleave', () => { this.#hover = null; this.paint(); });
+    this.#canvas.addEventListener("pointermove", (event) => { this.#hover = event.offsetX; this.paint(); });
+    this.#canvas.addEventListener("pointerleave", () => { this.#hover = null; this.paint(); });
   }
 
   // values: {key: number}, or null where there is nothing to say (a break in the line).
@@ -43,15 +43,15 @@ export class StripChart {
 
   // Said to those who do not see the picture; not at every point.
   describe(text) {
-    this.#canvas.setAttribute('aria-label', `${this.label}: ${text}`);
+    this.#canvas.setAttribute("aria-label", `${this.label}: ${text}`);
   }
 
   paint() {
     const { ctx, size } = this;
     if (size.width === 0) return;
     ctx.clearRect(0, 0, size.width, size.height);
-    ctx.font = '11px system-ui, sans-serif';
-    ctx.textBaseline = 'middle';
+    ctx.font = "11px system-ui, sans-serif";
+    ctx.textBaseline = "middle";
     const newest = this.#points.at(-1)?.time ?? 0;
     const x = (time) => LEFT + (1 - (newest - time) / this.seconds) * (size.width - LEFT - 4);
     const levels = this.scale.levels(this.#largest());
@@ -71,15 +71,15 @@ export class StripChart {
   #paintAxes(levels, x, y, newest) {
     const { ctx, size } = this;
     for (const level of levels) {
-      ctx.fillStyle = color('--line');
+      ctx.fillStyle = color("--line");
       ctx.fillRect(LEFT, Math.round(y(level)), size.width - LEFT, 1);
-      ctx.fillStyle = color('--muted');
-      ctx.textAlign = 'right';
+      ctx.fillStyle = color("--muted");
+      ctx.textAlign = "right";
       ctx.fillText(this.text(level), LEFT - 6, y(level));
     }
     for (let back = 0; back <= this.seconds; back += this.seconds / 4) {
-      ctx.textAlign = back === 0 ? 'right' : back === this.seconds ? 'left' : 'center';
-      ctx.fillText(back === 0 ? 'now' : `-${back} s`, x(newest - back), size.height - 7);
+      ctx.textAlign = back === 0 ? "right" : back === this.seconds ? "left" : "center";
+      ctx.fillText(back === 0 ? "now" : `-${back} s`, x(newest - back), size.height - 7);
     }
   }
 
@@ -96,7 +96,7 @@ export class StripChart {
       } else if (points) {
         ctx.fillRect(x(time) - 1, y(value) - 1, 2, 2);
       } else {
-        ctx[drawing ? 'lineTo' : 'moveTo'](x(time), y(value));
+        ctx[drawing ? "lineTo" : "moveTo"](x(time), y(value));
         drawing = true;
       }
     }
@@ -108,10 +108,10 @@ export class StripChart {
     for (const { time, text } of this.#marks) {
       const at = Math.round(x(time));
       if (at < LEFT) continue;
-      ctx.fillStyle = color('--text');
+      ctx.fillStyle = color("--text");
       ctx.fillRect(at, TOP - 4, 1, size.height - TOP - BOTTOM + 4);
-      ctx.textAlign = at > size.width - 70 ? 'right' : 'left';
-      ctx.fillText(text, at + (ctx.textAlign === 'left' ? 4 : -4), 7);
+      ctx.textAlign = at > size.width - 70 ? "right" : "left";
+      ctx.fillText(text, at + (ctx.textAlign === "left" ? 4 : -4), 7);
     }
   }
 
@@ -123,9 +123,9 @@ export class StripChart {
         if (point.values && (!nearest || Math.abs(x(point.time) - this.#hover) < Math.abs(x(nearest.time) - this.#hover))) nearest = point;
       }
     }
-    setText(this.readout, nearest ? this.#textOf(nearest) : '\u00a0');
+    setText(this.readout, nearest ? this.#textOf(nearest) : "\u00a0");
     if (!nearest) return;
-    ctx.fillStyle = color('--muted');
+    ctx.fillStyle = color("--muted");
     ctx.fillRect(Math.round(x(nearest.time)), TOP, 1, size.height - TOP - BOTTOM);
     for (const { key, color: property } of this.series) {
       if (nearest.values[key] == null) continue;
@@ -137,14 +137,14 @@ export class StripChart {
   #textOf({ time, values }) {
     const ago = this.#points.at(-1).time - time;
     const parts = this.series.filter(({ key }) => values[key] != null).map(({ key, label }) => `${label} ${this.text(values[key])}`);
-    return `${ago.toFixed(1)} s ago: ${parts.join(' · ')}`;
+    return `${ago.toFixed(1)} s ago: ${parts.join(" · ")}`;
   }
 }
 
 function legend(series) {
-  return el('ul', { class: 'strip-legend', 'aria-hidden': 'true' }, ...series.map(({ label, color: property }) => {
-    const swatch = el('span', { class: 'swatch' });
+  return el("ul", { class: "strip-legend", "aria-hidden": "true" }, ...series.map(({ label, color: property }) => {
+    const swatch = el("span", { class: "swatch" });
     swatch.style.background = `var(${property})`;
-    return el('li', {}, swatch, label);
+    return el("li", {}, swatch, label);
   }));
 }

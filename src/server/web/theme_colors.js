@@ -5,7 +5,7 @@ const known = new Map();
 const kindColors = new Map();
 const listeners = new Set();
 
-window.addEventListener('gapless-theme', () => {
+window.addEventListener("gapless-theme", () => {
   style = null;
   known.clear();
   kindColors.clear();
@@ -23,7 +23,7 @@ export function color(property) {
 
 // A kind of span's colour: its own, or the one for all others.
 export function spanColor(kind) {
-  if (!kindColors.has(kind)) kindColors.set(kind, color(`--span-${kind.replaceAll('_', '-')}`) || color('--span-other'));
+  if (!kindColors.has(kind)) kindColors.set(kind, color(`--span-${kind.replaceAll("_", "-")}`) || color("--span-other"));
   return kindColors.get(kind);
 }
 

@@ -1,8 +1,8 @@
 // Reads a trace in Chrome's format, as /trace and `gapless serve --trace` write it. Pure.
-import { KindTable } from './span_kinds.js';
-import { SpanLane } from './span_lane.js';
+import { KindTable } from "./span_kinds.js";
+import { SpanLane } from "./span_lane.js";
 
-const NUMBERS = ['batch', 'rows', 'tokens', 'deltas', 'handlers', 'bytes', 'requests'];
+const NUMBERS = ["batch", "rows", "tokens", "deltas", "handlers", "bytes", "requests"];
 const SHOWN = 24; // characters of a file that is none
 const MOST_ARGS = 3;
 
@@ -25,12 +25,12 @@ export function parseTrace(text) {
     trace.begin = Math.min(trace.begin, lane.begin[0]);
     trace.end = Math.max(trace.end, lane.reach[lane.count - 1]);
   }
-  if (trace.end < trace.begin) throw new TraceError('The trace is empty: nothing was recorded in that time.');
+  if (trace.end < trace.begin) throw new TraceError("The trace is empty: nothing was recorded in that time.");
   return trace;
 }
 
 function eventsOf(text) {
-  if (text.trim() === '') throw new TraceError('The file is empty.');
+  if (text.trim() === "") throw new TraceError("The file is empty.");
   let json;
   try {
     json = JSON.parse(text);
@@ -40,8 +40,8 @@ function eventsOf(text) {
   const events = Array.isArray(json) ? json : json?.traceEvents;
   if (Array.isArray(events)) return events;
   const message = json?.error?.message;
-  if (typeof message === 'string') throw new TraceError(`This is no trace but a server's error: ${message}`);
-  throw new TraceError('This is JSON, but has no list of traceEvents (Chrome\'s trace format).');
+  if (typeof message === "string") throw new TraceError(`This is no trace but a server's error: ${message}`);
+  throw new TraceError("This is JSON, but has no list of traceEvents (Chrome's trace format).");
 }
 
 function threadOf(threads, tid) {
@@ -50,11 +50,11 @@ function threadOf(threads, tid) {
 }
 
 function takeEvent(threads, event, i) {
-  if (event?.ph === 'X') {
-    const sound = typeof event.name === 'string' && Number.isFinite(event.ts) && event.dur >= 0;
+  if (event?.ph === "X") {
+    const sound = typeof event.name === "string" && Number.isFinite(event.ts) && event.dur >= 0;
     if (!sound) throw new TraceError(`traceEvents[${i}] cannot be read: a span needs a name, ts and dur.`);
     threadOf(threads, event.tid).spans.push(event);
-  } else if (event?.ph === 'M' && event.name === 'thread_name') {
+  } else if (event?.ph === "M" && event.name === "thread_name") {
     const thread = threadOf(threads, event.tid);
     thread.name = String(event.args?.name);
     thread.overwritten = Number(event.args?.overwritten) || 0;
@@ -63,7 +63,7 @@ function takeEvent(threads, event, i) {
 
 function addSpan(lane, kinds, { name, ts, dur, args }) {
   const given = args ?? {};
-  const names = NUMBERS.filter((key) => typeof given[key] === 'number').slice(0, MOST_ARGS);
+  const names = NUMBERS.filter((key) => typeof given[key] === "number").slice(0, MOST_ARGS);
   // A name has its own index for each set of numbers: two threads have a "wait".
   const kind = kinds.indexOf(name, names);
   lane.add(ts, ts + dur, kind, ...names.map((key) => given[key]));

@@ -1,10 +1,10 @@
 // What a trace says: how busy the device was, how long it stood still between steps, and what the host did then. The same figures as
 // `gapless trace` prints. Pure.
-import { forEachGap } from './gaps.js';
-import { STEPS } from './span_kinds.js';
-import { SpanLane } from './span_lane.js';
-import { lengthsOf } from './stats.js';
-import { TraceError } from './trace_file.js';
+import { forEachGap } from "./gaps.js";
+import { STEPS } from "./span_kinds.js";
+import { SpanLane } from "./span_lane.js";
+import { lengthsOf } from "./stats.js";
+import { TraceError } from "./trace_file.js";
 
 const STEADY_STEPS = 16; // fewer decode steps in a row say little about a steady state
 const LONGEST = 12;
@@ -12,10 +12,10 @@ const LONGEST = 12;
 // trace: of parseTrace. All lengths in microseconds. Throws TraceError for a trace without a step.
 export function analyseTrace(trace) {
   const steps = deviceSteps(trace);
-  if (steps.count === 0) throw new TraceError('The trace has no step of the device: nothing ran meanwhile.');
+  if (steps.count === 0) throw new TraceError("The trace has no step of the device: nothing ran meanwhile.");
   const begin = steps.begin[0];
   const end = steps.end[steps.count - 1];
-  const phases = trace.lanes.filter((lane) => lane.name !== 'device').flatMap((lane) => phasesOf(lane, trace.kinds, begin, end));
+  const phases = trace.lanes.filter((lane) => lane.name !== "device").flatMap((lane) => phasesOf(lane, trace.kinds, begin, end));
   const { gaps, ...walked } = walk(steps, trace);
   const longest = gaps.filter((gap) => gap.length > 0).sort((a, b) => b.length - a.length).slice(0, LONGEST);
   return {
@@ -23,7 +23,7 @@ export function analyseTrace(trace) {
     kinds: phasesOf(steps, trace.kinds, begin, end),
     ...walked,
     gaps: lengthsOf(gaps.map((gap) => gap.length)),
-    wake: phases.find((phase) => phase.thread === 'scheduler' && phase.name === 'wake') ?? null,
+    wake: phases.find((phase) => phase.thread === "scheduler" && phase.name === "wake") ?? null,
     phases,
     longest: longest.map((gap) => ({ ...gap, host: hostIn(trace, gap) })),
   };
@@ -32,11 +32,11 @@ export function analyseTrace(trace) {
 // The steps by begin. Where the scheduler's older spans were overwritten, steps of that time are left out: a gap could not be told from
 // idleness.
 export function deviceSteps({ lanes, kinds, overwritten }) {
-  const device = lanes.find((lane) => lane.name === 'device');
+  const device = lanes.find((lane) => lane.name === "device");
   if (!device) throw new TraceError('The trace has no thread "device": is it one of Gapless?');
-  const scheduler = lanes.find((lane) => lane.name === 'scheduler');
+  const scheduler = lanes.find((lane) => lane.name === "scheduler");
   const from = overwritten.scheduler > 0 && scheduler.count > 0 ? scheduler.begin[0] : -Infinity;
-  const steps = new SpanLane('device', Math.max(1, device.count));
+  const steps = new SpanLane("device", Math.max(1, device.count));
   for (let i = 0; i < device.count; i++) {
     if (device.begin[i] < from || !STEPS.has(kinds.names[device.kind[i]])) continue;
     steps.add(device.begin[i], device.end[i], device.kind[i], device.a[i], device.b[i], device.c[i]);
@@ -58,8 +58,8 @@ function phasesOf(lane, kinds, begin, end) {
 
 // Goes through the steps in order, once.
 function walk(steps, { lanes, kinds }) {
-  const isDecode = (i) => kinds.names[steps.kind[i]] === 'decode';
-  const scheduler = lanes.find((lane) => lane.name === 'scheduler');
+  const isDecode = (i) => kinds.names[steps.kind[i]] === "decode";
+  const scheduler = lanes.find((lane) => lane.name === "scheduler");
   const gaps = [];
   const stretches = [];
   let idle = 0;
@@ -120,7 +120,7 @@ function stepText(steps, i, kinds) {
 
 // [{thread, shares: [[name, share]]}]: what each thread did in a gap. Time within several spans goes to the innermost.
 function hostIn({ lanes, kinds }, gap) {
-  const host = lanes.filter((lane) => lane.name !== 'device').map((lane) => ({ thread: lane.name, shares: sharesIn(lane, kinds, gap) }));
+  const host = lanes.filter((lane) => lane.name !== "device").map((lane) => ({ thread: lane.name, shares: sharesIn(lane, kinds, gap) }));
   return host.filter(({ shares }) => shares.length > 0);
 }
 

@@ -1,11 +1,11 @@
 // A recorded trace: the same lanes as the live view, to zoom and pan, with a strip of the whole below.
-import { el } from './dom.js';
-import { setText } from './dom_text.js';
-import { timeText } from './format.js';
-import { forEachGap } from './gaps.js';
-import { LaneView } from './lane_view.js';
-import { spanLegend } from './span_legend.js';
-import { TraceMinimap } from './trace_minimap.js';
+import { el } from "./dom.js";
+import { setText } from "./dom_text.js";
+import { timeText } from "./format.js";
+import { forEachGap } from "./gaps.js";
+import { LaneView } from "./lane_view.js";
+import { spanLegend } from "./span_legend.js";
+import { TraceMinimap } from "./trace_minimap.js";
 
 const LEAST_US = 5;
 const FIRST_STEPS = 10; // so many are in the first picture
@@ -15,17 +15,19 @@ export class TraceView {
   #range = { from: 0, to: 1 };
   #steps = null;
   #asked = false;
-  #state = el('span', { class: 'hint' });
+  #state = el("span", { class: "hint" });
   #lanes; #minimap;
 
   // onMove({from, to}): what is shown has changed.
   constructor(root, onMove) {
     this.onMove = onMove;
-    const button = (text, label, run) => el('button', { type: 'button', class: text.length === 1 ? 'square' : '', 'aria-label': label, title: label, onclick: run }, text);
-    root.append(el('div', { class: 'toolbar' },
-      button('−', 'Zoom out', () => this.#zoom(2)), button('+', 'Zoom in', () => this.#zoom(0.5)), button('All', 'Show all of the trace', () => this.showAll()),
-      button('‹ Gap', 'Previous gap', () => this.#gap(-1)), button('Gap ›', 'Next gap', () => this.#gap(1)), this.#state));
-    this.#lanes = new LaneView(root, 'The trace', { zoom: (factor, time) => this.#zoom(factor, time), pan: (us) => this.#pan(us), select: () => {} });
+    const button = (text, label, run) =>
+      el("button", { type: "button", class: text.length === 1 ? "square" : "", "aria-label": label, title: label, onclick: run }, text);
+    root.append(el("div", { class: "toolbar" }, button("−", "Zoom out", () => this.#zoom(2)), button("+", "Zoom in", () => this.#zoom(0.5)),
+      button("All", "All of the trace", () => this.showAll()), button("‹ Gap", "Gap before this", () => this.#gap(-1)),
+      button("Gap ›", "Gap after this", () => this.#gap(1)), this.#state));
+    const actions = { zoom: (factor, time) => this.#zoom(factor, time), pan: (us) => this.#pan(us), select: () => {} };
+    this.#lanes = new LaneView(root, "The trace", actions);
     this.#minimap = new TraceMinimap(root, (time) => this.#center(time));
     root.append(spanLegend());
   }
@@ -78,16 +80,16 @@ export class TraceView {
   #gap(direction) {
     const { from, to } = this.#lanes.scene.view;
     const middle = (from + to) / 2;
-    const scheduler = this.trace.lanes.find((lane) => lane.name === 'scheduler');
+    const scheduler = this.trace.lanes.find((lane) => lane.name === "scheduler");
     const slack = (to - from) * 1e-6;
     let found = null;
-    const query = { device: this.#steps, scheduler, kinds: this.trace.kinds, from: direction < 0 ? -Infinity : middle, to: direction < 0 ? middle : Infinity };
-    forEachGap(query, (begin, end, length, idle) => {
+    const range = direction < 0 ? { from: -Infinity, to: middle } : { from: middle, to: Infinity };
+    forEachGap({ device: this.#steps, scheduler, kinds: this.trace.kinds, ...range }, (begin, end, length, idle) => {
       const center = (begin + end) / 2;
       const ahead = direction > 0 ? center > middle + slack && found === null : center < middle - slack;
       if (ahead && length > 0 && !idle) found = { center, length };
     });
-    if (!found) return setText(this.#state, 'no further gap');
+    if (!found) return setText(this.#state, "no further gap");
     const width = Math.min(to - from, found.length * GAP_SHOWN); // so that it can be seen
     this.show(found.center - width / 2, found.center + width / 2);
   }

@@ -1,6 +1,6 @@
 // Reads and analyses a trace away from the page: 50 MB of JSON take a second.
-import { parseTrace, TraceError } from './trace_file.js';
-import { analyseTrace } from './trace_report.js';
+import { parseTrace, TraceError } from "./trace_file.js";
+import { analyseTrace } from "./trace_report.js";
 
 self.onmessage = async ({ data: blob }) => {
   try {
