@@ -114,12 +114,5 @@ TEST(Page, IsThereWhileTheModelLoads) {
   EXPECT_EQ(client.get("/ui/app.js").status, 200);
 }
 
-// All of it is read before anything is shown.
-TEST(Page, IsSmall) {
-  size_t bytes = 0;
-  for (const PageFile& file : page_files()) bytes += file.text.size();
-  EXPECT_LT(bytes, size_t{300} << 10);
-}
-
 }  // namespace
 }  // namespace gapless::testing

@@ -107,7 +107,8 @@ for (const [text, problem] of [
 }
 
 test("an import takes what is right beside what is wrong, and nothing that is not known", () => {
-  const good = { title: 5, settings: { temperature: 1, system: "s", evil: "x" }, messages: [{ role: "user", content: "hi", extra: 1, stats: { a: "b", output: 2 } }] };
+  const message = { role: "user", content: "hi", extra: 1, stats: { a: "b", output: 2 } };
+  const good = { title: 5, settings: { temperature: 1, system: "s", evil: "x" }, messages: [message] };
   const { conversations, problems } = importText(file({ messages: 1 }, good));
   assert.equal(problems.length, 1);
   assert.equal(conversations[0].title, "hi");
@@ -122,16 +123,18 @@ test("empty settings send nothing", () => {
 });
 
 test("settings become fields of the request", () => {
-  const { fields, problems } = requestFields({ temperature: "0", top_k: "-1", seed: "7", stop: "a\n\nb ", schema: '{"type":"object"}', system: "not here" });
+  const settings = { temperature: "0", top_k: "-1", seed: "7", stop: "a\n\nb ", schema: '{"type":"object"}', system: "not here" };
+  const { fields, problems } = requestFields(settings);
   assert.deepEqual(problems, {});
   assert.deepEqual(fields, { temperature: 0, top_k: -1, seed: 7, stop: ["a", "b "],
     response_format: { type: "json_schema", json_schema: { name: "answer", strict: true, schema: { type: "object" } } } });
 });
 
 for (const [name, text, problem] of [
-  ["temperature", "2.1", "at most 2"], ["temperature", "-1", "at least 0"], ["temperature", "warm", "not a number"], ["temperature", " ", "not a number"],
-  ["top_p", "0", "must be above 0"], ["max_tokens", "1.5", "not a whole number"], ["max_tokens", "0", "at least 1"], ["seed", "1e30", "not a whole number"],
-  ["temperature", "Infinity", "not a number"], ["schema", "[]", "a JSON schema is an object"], ["stop", "x\n".repeat(17), "at most 16 lines"],
+  ["temperature", "2.1", "at most 2"], ["temperature", "-1", "at least 0"], ["temperature", "warm", "not a number"],
+  ["temperature", " ", "not a number"], ["temperature", "Infinity", "not a number"], ["top_p", "0", "must be above 0"],
+  ["max_tokens", "1.5", "not a whole number"], ["max_tokens", "0", "at least 1"], ["seed", "1e30", "not a whole number"],
+  ["schema", "[]", "a JSON schema is an object"], ["stop", "x\n".repeat(17), "at most 16 lines"],
   ["top_p", "1", ""], ["frequency_penalty", "-2", ""], ["schema", "true", ""],
 ]) test(`${name} ${JSON.stringify(text.slice(0, 20))}: ${problem || "right"}`, () => assert.equal(problemOf(name, text), problem));
 

@@ -51,7 +51,7 @@ class Chat {
   }
 
   #buildPage() {
-    this.title = el("h2", { class: "chat-title" });
+    this.title = el("h1", { class: "chat-title" });
     this.say = el("p", { class: "sr", role: "status" });
     this.settingsButton = iconButton("sliders", "Settings of this chat", () => this.showSettings(this.settings.element.hidden),
       { "aria-controls": "chat-settings", "aria-expanded": "false" });

@@ -109,7 +109,7 @@ export class ChatThread {
     const examples = EXAMPLES.map((text) => el("button", { type: "button", onclick: () => this.actions.example(text) }, text));
     return el("div", { class: "welcome" },
       el("img", { src: new URL("favicon.svg", import.meta.url).href, alt: "", width: 44, height: 44 }),
-      el("h1", {}, this.chat ? "What shall it answer?" : "How does the text begin?"),
+      el("h2", {}, this.chat ? "What shall it answer?" : "How does the text begin?"),
       el("p", { class: "hint" }, `${facts}Nothing leaves this server.`),
       this.chat && el("div", { class: "examples" }, ...examples));
   }

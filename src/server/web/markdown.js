@@ -55,7 +55,7 @@ export class MarkdownView {
 function blockElement(block, growing) {
   switch (block.type) {
     case "code": return codeElement(block);
-    case "heading": return el(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, ...inline(block.text, growing));
+    case "heading": return el(`h${Math.min(6, block.level + 1)}`, { class: `h${block.level}` }, ...inline(block.text, growing));
     case "rule": return el("hr");
     case "quote": return el("blockquote", {}, ...block.children.map((child) => blockElement(child, growing)));
     case "list": return listElement(block, growing);
