@@ -13,6 +13,9 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 # Program -> its flags that the pages name.
 FOREIGN_FLAGS = {
     "curl": {"--fail-with-body"},
+    "docker": {"--name", "--stop-timeout", "--memory", "--log-opt"},
+    "systemctl": {"--now"},
+    "llama-gguf-split": {"--merge"},
     "cmake": {"--build", "--install", "--preset", "--prefix"},
     "sglang-router": {"--worker-urls", "--policy", "--health-check-endpoint", "--balance-abs-threshold", "--balance-rel-threshold",
                       "--retry-max-retries", "--cb-failure-threshold"},

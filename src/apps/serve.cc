@@ -4,6 +4,7 @@
 
 #include "apps/banner.h"
 #include "apps/cli.h"
+#include "apps/service_manager.h"
 #include "apps/signals.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -25,15 +26,24 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Prints progress while the model loads; nullopt: a signal came first.
-std::optional<LoadResult> load(const EngineOptions& options, Signals& signals) {
+// A line for people; where machines read the log, one of the log.
+void tell(const LogArgs& log, const std::string& line) {
+  if (log.json) {
+    spdlog::info("{}", line);
+  } else {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+}
+
+// Tells of progress while the model loads; nullopt: a signal came first.
+std::optional<LoadResult> load(const ServeArgs& args, const EngineOptions& options, Signals& signals) {
   std::future<LoadResult> loading = std::async(std::launch::async, [&] { return Engine::create(options); });
   const Clock::time_point begin = Clock::now();
   Clock::time_point next_line = begin + kProgressEvery;
   while (loading.wait_for(20ms) != std::future_status::ready) {
     if (signals.take() != 0) return std::nullopt;
     if (Clock::now() < next_line) continue;
-    std::fprintf(stderr, "loading %s: %.0f s\n", options.model_path.c_str(), seconds_since(begin));
+    tell(args.log, fmt::format("loading {}: {:.0f} s", options.model_path, seconds_since(begin)));
     next_line += kProgressEvery;
   }
   return loading.get();
@@ -60,23 +70,23 @@ class ServeRun {
       if (!line.empty()) spdlog::info("{}", line);
       last_stats = Clock::now();
     }
-    std::fprintf(stderr, "stopped: %s\n",
-                 end_summary(engine_.scheduler().stats(), server_.stats().requests).c_str());
+    tell(args_.log, "stopped: " + end_summary(engine_.scheduler().stats(), server_.stats().requests));
     if (const Result<ProfileReport> profile = engine_.profile(); profile.is_ok())
-      std::fputs(profile->text.c_str(), stderr);
+      tell(args_.log, profile->text);
     return draining_ ? kExitOk : kExitRuntime;
   }
 
  private:
   void on_signal() {
     if (!draining_) {
+      notify_service_manager("STOPPING=1");
       engine_.begin_drain();
       const size_t open = engine_.open_requests();
       const std::string rest =
           open == 0 ? ""
                     : fmt::format(": {} requests may finish within {} s; a second signal stops at once", open,
                                   args_.shutdown_timeout);
-      std::fprintf(stderr, "stopping%s\n", rest.c_str());
+      tell(args_.log, "stopping" + rest);
     }
     draining_ = true;
     server_.shutdown();
@@ -110,17 +120,18 @@ int run_serve(const ServeArgs& args) {
   Result<std::unique_ptr<HttpServer>> server = HttpServer::create(*config);
   if (!server) return fail(kExitRuntime, server.status());
   const Clock::time_point begin = Clock::now();
-  std::optional<LoadResult> engine = load(*options, signals);
+  std::optional<LoadResult> engine = load(args, *options, signals);
   if (!engine) {
-    std::fputs("stopped while loading\n", stderr);
+    tell(args.log, "stopped while loading");
     abandon(kExitOk);  // loading cannot be interrupted, and nothing else is to be saved
   }
   if (!*engine) return fail(exit_code_of(engine->status()), engine->status());
   for (const std::string& line :
        start_banner(args, ***engine, (*server)->urls(), !config->api_keys.empty(), seconds_since(begin))) {
-    std::fprintf(stderr, "%s\n", line.c_str());
+    tell(args.log, line);
   }
   (*server)->set_engine(***engine);
+  notify_service_manager("READY=1");
   const int code = ServeRun(args, ***engine, **server, signals).run();
   server->reset();  // before the engine it uses
   std::future<void> stopped = std::async(std::launch::async, [&] { (**engine)->stop(); });

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/process_metrics.h"
 #include "base/queue.h"
 #include "base/status.h"
 #include "base/testing/idle.h"
@@ -63,6 +64,28 @@ TEST(Metrics, PrometheusText) {
       "# HELP b_total Bs.\n# TYPE b_total counter\nb_total 7\n"
       "# HELP h_seconds Hs.\n# TYPE h_seconds histogram\nh_seconds_bucket{le=\"1\"} 1\n"
       "h_seconds_bucket{le=\"2\"} 1\nh_seconds_bucket{le=\"+Inf\"} 2\nh_seconds_sum 6\nh_seconds_count 2\n");
+}
+
+TEST(ProcessMetrics, SayWhatTheProcessUses) {
+  const auto value_of = [](const std::string& name) {
+    const std::string text = process_metrics_text(), line = "\n" + name + " ";
+    const size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << name << text;
+    return at == std::string::npos ? -1.0 : std::stod(text.substr(at + line.size()));
+  };
+  const double open = value_of("process_open_fds");
+  const int one_more = ::dup(0);
+  EXPECT_EQ(value_of("process_open_fds"), open + 1);
+  ::close(one_more);
+  EXPECT_EQ(value_of("process_open_fds"), open);
+  EXPECT_GE(value_of("process_max_fds"), open);
+  const double resident = value_of("process_resident_memory_bytes");
+  const std::vector<char> touched(64 << 20, 1);
+  EXPECT_GT(value_of("process_resident_memory_bytes"), resident + double(touched.size()) / 2);
+  EXPECT_GT(value_of("process_cpu_seconds_total"), 0);
+  const double now = double(std::time(nullptr)), started = value_of("process_start_time_seconds");
+  EXPECT_LE(started, now + 1);
+  EXPECT_GT(started, now - 3600) << "this test does not take an hour";
 }
 
 TEST(Log, MessagesAreEscapedForJson) {

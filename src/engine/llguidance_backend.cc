@@ -17,7 +17,7 @@ class LlguidanceMatcher : public GrammarMatcher {
     Status status = ffi_status(
         gapless_text_matcher_mask(handle_.get(), allowed.data(), allowed.size(), ffi_sink(error)), error);
     if (status.code() != StatusCode::kInvalidArgument) return status;
-    return Status::invalid("the grammar is too complex to say what may follow here, simplify it: {}",
+    return Status::invalid("the grammar is too complex to say what may follow here, simplify it: '{}'",
                            status.message());
   }
   Status accept(int32_t token) override {

@@ -54,19 +54,25 @@ const char* default_code(StatusCode code) {
 }
 
 // Messages quote what a client wrote; the log must not hold it. All from the first quote to the last goes,
-// for what stands between may itself hold quotes.
+// for what stands between may itself hold quotes. Rust's messages quote with backticks.
 std::string without_quotes(const std::string& message) {
-  const size_t first = message.find_first_of("\"'"), last = message.find_last_of("\"'");
+  constexpr const char* kQuotes = "\"'`";
+  const size_t first = message.find_first_of(kQuotes), last = message.find_last_of(kQuotes);
   if (first == std::string::npos || first == last) return printable(message, 200);
   return printable(message.substr(0, first) + "..." + message.substr(last + 1), 200);
+}
+
+// Libraries may complain in the client's own words: what is wrong with a grammar follows its field's name and
+// a colon; what a chat template says does not begin with the name, as all that this program says of messages.
+bool is_in_client_words(const std::string& message, const std::string& param) {
+  return message.starts_with(param + ": ") || (param == "messages" && !message.starts_with(param));
 }
 
 std::string reason_of(int http_status, const std::string& message, const std::string& param,
                       const std::string& code) {
   std::string out = fmt::format("error={}", code.empty() ? fmt::format("{}", http_status) : code);
   if (!param.empty()) out += fmt::format(" param={}", printable(param, 60));
-  // A template's complaint may be made of the chat's own words.
-  if (param == "messages" && code.empty() && !message.starts_with(param)) return out;
+  if (code.empty() && is_in_client_words(message, param)) return out;
   return out + fmt::format(" \"{}\"", without_quotes(message));
 }
 
@@ -117,7 +123,7 @@ int http_status_of(StatusCode code) {
 
 std::string public_message(const Status& status, const std::string& request_id) {
   if (status.code() != StatusCode::kInternal) return status.message();
-  spdlog::error("{} internal error: {}", request_id, status.message());
+  spdlog::error("{} internal error: {}", request_id, without_quotes(status.message()));
   return fmt::format("internal error; the server's log has the details under {}", request_id);
 }
 

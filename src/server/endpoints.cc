@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/log.h"
+#include "base/process_metrics.h"
 #include "server/api_error.h"
 #include "server/field_reader.h"
 #include "server/json_writer.h"
@@ -182,7 +183,7 @@ Reply show_ready(Call call) {
 Reply show_metrics(Call call) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = call.serving->engine.metrics().prometheus_text();
+  response.body = call.serving->engine.metrics().prometheus_text() + process_metrics_text();
   return response;
 }
 

@@ -283,7 +283,11 @@ void GenerationResponse::end() {
   stage_ = Stage::kEnded;
   const EventInbox::Times times = inbox_->times();
   const auto last = times.last_token.value_or(std::chrono::steady_clock::now());
-  serving_->metrics.request_latency.observe(std::chrono::duration<double>(last - request_.received).count());
+  const Usage usage = total_usage();
+  ServerMetrics& metrics = serving_->metrics;
+  metrics.request_latency.observe(std::chrono::duration<double>(last - request_.received).count());
+  metrics.request_prompt_tokens.observe(double(usage.prompt_tokens));
+  metrics.request_generation_tokens.observe(double(usage.completion_tokens));
 }
 
 void GenerationResponse::cancel(const Status& why) {

@@ -116,7 +116,7 @@ Result<GrammarSpec> structured_outputs(const ordered_json& value) {
   for (const auto& [name, member] : value.items()) {
     if (member.is_null() || member == false) continue;
     const Member* known = find_member(kMembers, name);
-    if (!known) return Status::invalid("{} is not available", printable(name, 40));
+    if (!known) return Status::invalid("'{}' is not available", printable(name, 40));
     if (found) return Status::invalid("{} and {} cannot both be given", found->name, name);
     found = known;
   }

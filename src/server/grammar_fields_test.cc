@@ -103,7 +103,7 @@ TEST(GrammarFields, RefusalsNameTheField) {
       {R"("structured_outputs":{})", "structured_outputs", "must have one of"},
       {R"("structured_outputs":{"json":{},"regex":"a"})", "structured_outputs", "json and regex cannot both"},
       {R"("structured_outputs":{"json":{},"disable_any_whitespace":true})", "structured_outputs",
-       "disable_any_whitespace is not available"},
+       "'disable_any_whitespace' is not available"},
       {R"("structured_outputs":{"json_object":1})", "structured_outputs", "must be true, got 1"},
       {R"("guided_choice":[])", "guided_choice", "got an empty one"},
       {R"("guided_choice":["a",""])", "guided_choice", "strings that are not empty"},

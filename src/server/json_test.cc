@@ -186,6 +186,10 @@ TEST(ApiError, TheLogNamesTheReasonWithoutTheClientsText) {
   EXPECT_EQ(error_reason(Status::invalid("no system message: secret").with_param("messages")),
             "error=400 param=messages")
       << "a template's own words";
+  EXPECT_EQ(error_reason(Status::invalid("ebnf: the rule secret is not defined").with_param("ebnf")),
+            "error=400 param=ebnf")
+      << "a grammar's own words";
+  EXPECT_EQ(error_reason(Status::invalid("panic: byte 1 of `secret`")), "error=400 \"panic: byte 1 of ...\"");
 }
 
 TEST(FieldReader, KeepsTheFirstErrorAndLeavesTargetsAlone) {

@@ -433,7 +433,11 @@ TEST(Endpoints, MetricsCountRequestsAndLatencies) {
        {"gapless_http_requests_total{endpoint=\"/v1/completions\",status=\"200\"} 3\n",
         "gapless_http_requests_total{endpoint=\"/v1/completions\",status=\"400\"} 1\n",
         "gapless_time_to_first_token_seconds_count 3\n", "gapless_inter_token_latency_seconds_count 9\n",
-        "gapless_e2e_request_latency_seconds_count 3\n", "gapless_http_connections 1\n"}) {
+        "gapless_e2e_request_latency_seconds_count 3\n", "gapless_http_connections 1\n",
+        "gapless_request_generation_tokens_bucket{le=\"1\"} 0\n",
+        "gapless_request_generation_tokens_bucket{le=\"4\"} 3\n",
+        "gapless_request_generation_tokens_sum 12\n", "gapless_request_prompt_tokens_count 3\n",
+        "quantisation=\"", "process_open_fds "}) {
     EXPECT_NE(r.body.find(line), std::string::npos) << line << r.body;
   }
 }

@@ -32,11 +32,11 @@ std::string fingerprint_of(const ModelFacts& model) {
 Router::Router(const ServerConfig& config) : config_(config), access_(config.api_keys, config.cors_origins) {}
 
 void Router::attach(EngineApi& engine) {
-  std::atomic_store(&serving_,
-                    std::make_shared<Serving>(
-                        Serving{engine, ServerMetrics(engine.metrics()), engine.tracer().ring(trace::kHttp),
-                                RequestLimits{config_.max_completion_logprobs, config_.strict_model},
-                                config_.max_stream_backlog_bytes, fingerprint_of(engine.model())}));
+  std::atomic_store(&serving_, std::make_shared<Serving>(Serving{
+                                   engine, ServerMetrics(engine.metrics(), engine.model()),
+                                   engine.tracer().ring(trace::kHttp),
+                                   RequestLimits{config_.max_completion_logprobs, config_.strict_model},
+                                   config_.max_stream_backlog_bytes, fingerprint_of(engine.model())}));
 }
 
 std::string Router::endpoint_of(const std::string& path) const {

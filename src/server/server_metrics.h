@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "base/metrics.h"
+#include "engine/engine_api.h"
 
 namespace gapless {
 
 class ServerMetrics {
  public:
-  explicit ServerMetrics(MetricsRegistry& registry);
+  // model: named in the labels of gapless_info.
+  ServerMetrics(MetricsRegistry& registry, const ModelFacts& model);
 
   // http thread. endpoint: the route ("/v1/models/{id}"), never what a client sent.
   void count_request(const std::string& endpoint, int status);
@@ -23,6 +25,9 @@ class ServerMetrics {
   Histogram& time_to_first_token;
   Histogram& inter_token_latency;
   Histogram& request_latency;
+  // Tokens of a request, with all its prompts and answers; http thread.
+  Histogram& request_prompt_tokens;
+  Histogram& request_generation_tokens;
 
  private:
   MetricsRegistry& registry_;
