@@ -181,9 +181,10 @@ export class LaneView {
       if (lanes[device]?.count > 0) this.#select(device, Math.min(i, lanes[device].count - 1), false);
       return;
     }
-    const laneIndex = Math.min(lanes.length - 1, Math.max(0, found.lane + across));
+    let laneIndex = found.lane + across;
+    while (lanes[laneIndex]?.count === 0) laneIndex += across;
     const lane = lanes[laneIndex];
-    if (lane.count === 0) return;
+    if (!lane) return;
     const time = lanes[found.lane].begin[found.i];
     const i = across === 0 ? found.i + along : lane.firstAfter(time);
     this.#select(laneIndex, Math.min(lane.count - 1, Math.max(0, i)), false);

@@ -117,7 +117,7 @@ class LiveView {
   }
 
   #hello(hello) {
-    const where = hello.model === hello.device ? hello.device : `${hello.model} on ${hello.device}`;
+    const where = hello.model === hello.device ? `Runs on ${hello.device}` : `${hello.model} on ${hello.device}`;
     setText(this.#status, `${where} · up to ${plural(hello.max_running, "request")} at once · Gapless ${hello.version}`);
     this.#numbers.reset();
     this.#lanes.hello(hello);

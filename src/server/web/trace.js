@@ -60,7 +60,7 @@ class TracePage {
     this.#seconds = el("input", { type: "number", id: "trace-seconds", min: 1, max: LONGEST_S, value: 2, required: true, inputmode: "numeric" });
     this.#record = el("button", { type: "submit", class: "primary" }, "Record");
     this.#progress = el("progress", { max: 1, value: 0, hidden: true, "aria-label": "Recording" });
-    const file = el("input", { type: "file", class: "sr", accept: ".json,application/json", tabindex: "-1", "aria-hidden": "true" });
+    const file = el("input", { type: "file", hidden: true, accept: ".json,application/json", "aria-label": "Trace file" });
     file.addEventListener("change", () => {
       if (file.files.length > 0) this.#open(file.files[0], file.files[0].name);
       file.value = ""; // the same file may be chosen again
