@@ -10,7 +10,7 @@ SHELLS = {"bash", "sh"}
 # Languages of fenced blocks that are no commands.
 OTHER_LANGUAGES = {"", "python", "json", "cpp", "cmake", "ini", "yaml", "nginx", "text"}
 # How a line begins that somebody may copy into a terminal.
-COMMAND = re.compile(r"(\./dev|curl|cmake|pip|python3?|g\+\+|timeout|nice|lm_eval|(build/release/)?gapless|\$G|G=\S+;|scripts/\S+|for|until)\s")
+COMMAND = re.compile(r"(\./dev|curl|cmake|pip|python3?|g\+\+|timeout|nice|lm_eval|install|docker|systemctl|journalctl|(build/release/)?gapless|\$G|G=\S+;|scripts/\S+|for|until)\s")
 
 
 @dataclasses.dataclass
