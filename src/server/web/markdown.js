@@ -4,6 +4,8 @@ import { copyText, el } from "./dom.js";
 import { parseBlocks } from "./markdown_blocks.js";
 import { parseInline } from "./markdown_inline.js";
 
+const CODE_LINES = 50; // of one piece of code that is laid out by itself
+
 export class MarkdownView {
   #root;
   #text = "";
@@ -18,12 +20,10 @@ export class MarkdownView {
   update(text, growing = false) {
     if (!text.startsWith(this.#text)) this.#restart();
     this.#text = text;
-    this.#settle();
+    const final = this.#settle();
     const blocks = parseBlocks(text.slice(this.#settled), growing);
-    if (this.#extendCode(blocks)) return;
-    for (const element of this.#open) element.remove();
-    this.#open = blocks.map((block) => blockElement(block, growing));
-    this.#root.append(...this.#open);
+    const fresh = [...final.map((block) => blockElement(block, false)), ...blocks.map((block) => blockElement(block, growing))];
+    this.#open = become(this.#root, this.#open, fresh).slice(final.length);
   }
 
   #restart() {
@@ -32,24 +32,30 @@ export class MarkdownView {
     this.#open = [];
   }
 
-  // Of the whole lines all blocks but the last are final.
+  // Of the whole lines all blocks but the last are final now.
   #settle() {
     const lines = this.#text.slice(this.#settled, this.#text.lastIndexOf("\n") + 1);
     const blocks = parseBlocks(lines);
-    if (blocks.length < 2) return;
-    for (const element of this.#open) element.remove();
-    this.#open = [];
-    this.#root.append(...blocks.slice(0, -1).map((block) => blockElement(block, false)));
-    this.#settled += blocks.at(-1).start;
+    const last = blocks.pop();
+    if (blocks.length) this.#settled += last.start;
+    return blocks;
   }
+}
 
-  // A long piece of code grows without being built anew: its button stays, and what is selected.
-  #extendCode(blocks) {
-    const [block] = blocks, [element] = this.#open;
-    if (blocks.length !== 1 || this.#open.length !== 1 || block.type !== "code" || element.dataset.lang !== block.lang) return false;
-    element.querySelector("code").textContent = block.text;
-    return true;
-  }
+// Makes the children `old` of `parent` like `fresh`, and returns those that are there then. What is the same stays: it
+// keeps what is selected in it, its buttons, and its place; only what is new is laid out.
+function become(parent, old, fresh) {
+  const now = fresh.map((node, i) => {
+    const there = old[i];
+    if (!there) parent.append(node);
+    else if (there.isEqualNode(node)) return there;
+    else if (there.nodeName === "#text" && node.nodeName === "#text") there.data = node.data;
+    else if (there.cloneNode(false).isEqualNode(node.cloneNode(false))) become(there, [...there.childNodes], [...node.childNodes]);
+    else there.replaceWith(node);
+    return node.parentNode === parent ? node : there;
+  });
+  for (const node of old.slice(fresh.length)) node.remove();
+  return now;
 }
 
 function blockElement(block, growing) {
@@ -65,12 +71,17 @@ function blockElement(block, growing) {
 }
 
 function codeElement({ lang, text }) {
-  const code = el("code", {}, text);
+  const code = el("code", {}, ...piecesOf(text).map((piece) => el("span", {}, piece)));
   const copy = el("button", { type: "button", class: "plain", onclick: () => copyCode(copy, code) }, "Copy");
-  const element = el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", {}, lang || "text"), copy),
+  return el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", {}, lang || "text"), copy),
     el("pre", { tabindex: "0", "aria-label": "Code" }, code));
-  element.dataset.lang = lang;
-  return element;
+}
+
+function piecesOf(text) {
+  const lines = text.split(/(?<=\n)/);
+  const pieces = [];
+  for (let i = 0; i < lines.length; i += CODE_LINES) pieces.push(lines.slice(i, i + CODE_LINES).join(""));
+  return pieces;
 }
 
 async function copyCode(button, code) {
