@@ -18,6 +18,7 @@ export function layoutOf(width, lanes, view) {
   const pitch = LANE.height + label;
   return {
     left, narrow, width, pitch,
+    device: lanes.findIndex((lane) => lane.name === "device"),
     height: LANE.top + pitch * lanes.length + 4,
     scale: (width - left) / (view.to - view.from),
     x: (time) => left + (time - view.from) * ((width - left) / (view.to - view.from)),
@@ -165,7 +166,7 @@ class DenseColumns {
 
 // Stripes through all lanes where the device stood still. Where there was no work it is said, and is no gap.
 function paintGaps(ctx, layout, scene) {
-  const device = scene.lanes.findIndex((lane) => lane.name === "device");
+  const { device } = layout;
   if (device < 0) return;
   const y = layout.y(device);
   const query = { device: scene.lanes[device], scheduler: scene.lanes.find((lane) => lane.name === "scheduler"), kinds: scene.kinds,
@@ -217,7 +218,8 @@ function paintNote(ctx, x, width, y, text, ink) {
 
 // A line from each launch to its step on the device: how long before its turn a step was ready.
 function paintLaunches(ctx, layout, { lanes, kinds, view }) {
-  const [scheduler, device] = ["scheduler", "device"].map((name) => lanes.findIndex((lane) => lane.name === name));
+  const { device } = layout;
+  const scheduler = lanes.findIndex((lane) => lane.name === "scheduler");
   if (scheduler < 0 || device < 0) return;
   const steps = lanes[device];
   const shown = steps.firstFrom(view.to) - steps.firstAfter(view.from);

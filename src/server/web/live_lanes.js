@@ -10,7 +10,9 @@ import { spanLegend } from "./span_legend.js";
 const WINDOWS_MS = [5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS_SHOWN = 8;   // until somebody zooms
 const LEAST_GAP_US = 2.5; // the feed rounds begin and length to whole microseconds
-const REST = 4;            // times what a picture cost is left to others: the server may run on this machine
+const REST = 4;             // times what a picture cost is left to others: the server may run on this machine
+const LEAST_REST_MS = 10;
+const IDLE_REST_MS = 250;
 const HELD_FRAMES = 100; // while somebody looks at one moment, so many more are kept
 
 export class LiveLanes {
@@ -20,10 +22,9 @@ export class LiveLanes {
   #pointed = false;
   #zoomed = false;
   #framesHeld = 0;
-  #shown = false;
   #animation = 0;
   #painted = null;
-  #restUntil = 0;
+  #timer = 0;
   #motion = matchMedia("(prefers-reduced-motion: reduce)");
 
   constructor(root, emptyState) {
@@ -70,13 +71,12 @@ export class LiveLanes {
   }
 
   show() {
-    this.#shown = true;
-    cancelAnimationFrame(this.#animation);
-    this.#animation = requestAnimationFrame((ms) => this.#tick(ms));
+    this.hide();
+    this.#next(0);
   }
 
   hide() {
-    this.#shown = false;
+    clearTimeout(this.#timer);
     cancelAnimationFrame(this.#animation);
   }
 
@@ -86,17 +86,25 @@ export class LiveLanes {
   }
 
   #tick(ms) {
-    if (!this.#shown) return;
-    this.#animation = requestAnimationFrame((next) => this.#tick(next));
     const edge = this.#playhead.edge(ms);
-    if (edge === null || edge === this.#painted || ms < this.#restUntil) return;
+    const cost = edge === null || edge === this.#painted ? 0 : this.#paint(edge);
+    this.#next(this.#empty.hidden ? Math.max(LEAST_REST_MS, REST * cost) : IDLE_REST_MS);
+  }
+
+  #next(rest) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => { this.#animation = requestAnimationFrame((ms) => this.#tick(ms)); }, rest);
+  }
+
+  // Returns how many milliseconds it took.
+  #paint(edge) {
     this.#painted = edge;
     const { scene } = this.#view;
     scene.view.from = (edge - this.#playhead.window) * 1e6;
     scene.view.to = edge * 1e6;
     const begun = performance.now();
     this.#view.paint();
-    this.#restUntil = ms + REST * (performance.now() - begun);
+    return performance.now() - begun;
   }
 
   // A window of a few steps, whatever the model and the device; with spans left out, one that fits twice into what is there.

@@ -8,7 +8,7 @@ import { Rates, StepWindow } from "./stats.js";
 import { StripChart } from "./strip_chart.js";
 
 const SECONDS = 5;   // of the gap's and the busy share's numbers
-const LOST = 0.005; // a mean gap of so much of a step is worth a warning colour
+const LOST = 0.015; // a mean gap of so much of a step is worth a warning colour
 
 const GAP_SERIES = [
   { key: "max", label: "longest", color: "--chart-max", points: true },

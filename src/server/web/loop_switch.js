@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { setText } from "./dom_text.js";
 
 const LOOPS = [
-  { key: "overlap", label: "Overlap", meaning: "The next step is prepared while the device computes." },
+  { key: "overlap", label: "Overlap", meaning: "The next step is prepared while the device computes. Switch to normal to compare." },
   { key: "normal", label: "Normal", meaning: "The device waits while the host prepares the next step." },
 ];
 

@@ -1,5 +1,5 @@
 // The requests in the server, oldest first: a row keeps its place as long as its request lives, so that nothing jumps and the keyboard
-// stays where it is. Rows are made once and used again.
+// stays where it is. Rows are made once and used again, and those that nobody sees are not written.
 import { el } from "./dom.js";
 import { setHidden, setText } from "./dom_text.js";
 import { ageText, countText, rateText } from "./format.js";
@@ -14,30 +14,52 @@ export class RequestsTable {
   #body = el("tbody");
   #summary = el("p", { class: "summary" });
   #table;
+  #box;
+  #onScreen = false;
+  #speedOf = new Map(); // of the last state
 
   // abort(request): ends it, with all its choices.
   constructor(root, abort) {
     this.abort = abort;
     const head = el("tr", {}, ...COLUMNS.map((name) => el("th", { scope: "col" }, name || el("span", { class: "sr" }, "Action"))));
     this.#table = el("table", { class: "requests" }, el("thead", {}, head), this.#body);
-    const box = el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Requests in the server" }, this.#table);
-    root.append(this.#summary, box);
+    this.#box = el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Requests in the server" }, this.#table);
+    root.append(this.#summary, this.#box);
+    this.#box.addEventListener("scroll", () => this.#fillVisible(), { passive: true });
+    new IntersectionObserver(([{ isIntersecting }]) => {
+      this.#onScreen = isIntersecting;
+      this.#fillVisible();
+    }).observe(this.#box);
   }
 
   update(state) {
-    const speeds = this.#speeds.update(state.now, state.requests);
+    this.#speedOf = this.#speeds.update(state.now, state.requests);
     const requests = [...state.requests].sort((a, b) => a.id - b.id || a.choice - b.choice);
     const alive = new Set(requests.map(requestKey));
     for (const [key, row] of this.#rows) if (!alive.has(key)) this.#remove(key, row);
     let after = null;
     for (const request of requests) {
       const key = requestKey(request);
-      const row = this.#rows.get(key) ?? this.#insert(key, after);
-      this.#fill(row, request, speeds.get(key));
+      const known = this.#rows.get(key);
+      const row = known ?? this.#insert(key, after);
+      row.request = request;
+      if (!known) this.#fill(row);
       after = row;
     }
+    this.#fillVisible();
     setHidden(this.#table, requests.length === 0);
     setText(this.#summary, summaryOf(state));
+  }
+
+  // The rows that are on the screen.
+  #fillVisible() {
+    if (!this.#onScreen || this.#rows.size === 0) return;
+    const height = this.#body.firstElementChild.offsetHeight;
+    const { scrollTop, clientHeight } = this.#box;
+    for (const row of this.#rows.values()) {
+      const top = row.tr.rowIndex * height;
+      if (top > scrollTop - height && top < scrollTop + clientHeight + height) this.#fill(row);
+    }
   }
 
   #insert(key, after) {
@@ -70,8 +92,9 @@ export class RequestsTable {
     if (focused) (next?.querySelector("button") ?? this.#table.parentElement).focus({ preventScroll: true });
   }
 
-  #fill(row, request, speed) {
-    row.request = request;
+  #fill(row) {
+    const { request } = row;
+    const speed = this.#speedOf.get(requestKey(request));
     const name = request.choice > 0 ? `${request.id} / ${request.choice}` : String(request.id);
     const waits = request.phase === "waiting" ? `, ${ageText(request.queue_s)} so far` : "";
     const prompt = request.phase === "prefill" ? `${countText(request.computed)} of ${countText(request.prompt)}` : countText(request.prompt);

@@ -25,14 +25,15 @@ export class SpanTip {
     this.element.hidden = true;
   }
 
-  // Beside its span, within the picture.
+  // Above the rows over the device's and below the others, so that what belongs to it on the device can be seen.
   place(layout, selected) {
     if (!selected || this.element.hidden) return;
     const width = this.element.offsetWidth;
     const from = Math.max(layout.left, layout.x(selected.begin));
     const left = Math.max(0, Math.min(layout.width - width, from));
-    const below = layout.y(selected.lane) + LANE.box + 6;
-    this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(below)}px)`;
+    const y = layout.y(selected.lane);
+    const top = selected.lane < layout.device ? y - this.element.offsetHeight - 6 : y + LANE.box + 6;
+    this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
   }
 
   // A reader of screens is told what the keyboard went to, not what a mouse passed over.

@@ -19,7 +19,7 @@ export function mount(root, app) {
 }
 
 class TracePage {
-  #seconds; #record; #progress; #download; #status; #problem; #result; #cards; #tables; #stepBox; #view;
+  #seconds; #record; #progress; #download; #status; #problem; #result; #empty; #cards; #tables; #stepBox; #view;
   #recording = null; // AbortController
   #blob = null;
   #name = "";
@@ -52,7 +52,9 @@ class TracePage {
     const lead = "Every thread and the device always record what they do. Take the last seconds, look at a single step, and see what each "
       + "microsecond was spent on. A trace holds counts and times, no text.";
     const head = el("header", { class: "live-head" }, el("h1", {}, "Trace"), el("p", { class: "lead" }, lead));
-    root.append(el("div", { class: "trace" }, head, this.#bar(), this.#problem, this.#result));
+    this.#empty = card("Nothing is shown yet", "Record while requests run, or open a file that was saved here or with curl.",
+      el("p", {}, "No load? The ", el("a", { href: "#live" }, "live view"), " makes some."));
+    root.append(el("div", { class: "trace" }, head, this.#bar(), this.#problem, this.#empty, this.#result));
     this.#view = new TraceView(lanes, (view) => this.#moved(view));
   }
 
@@ -135,6 +137,7 @@ class TracePage {
     setText(this.#status, `${name} (${bytesText(blob.size)})`);
     setHidden(this.#download, false);
     setHidden(this.#result, false);
+    setHidden(this.#empty, true);
     this.#cards.replaceChildren(...summaryCards(report));
     const gaps = report.longest.length > 0 ? gapTable(report, (from, to) => this.#look(from, to))
       : el("p", {}, "None: each step was queued before the one before it ended.");
