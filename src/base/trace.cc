@@ -75,18 +75,32 @@ bool TraceRing::read_entry(const Entry& entry, uint64_t index, TraceRecord& reco
 }
 
 std::vector<TraceRecord> TraceRing::read(double since) const {
-  const uint64_t written = written_.load(std::memory_order_acquire);
+  uint64_t cursor = 0;
   std::vector<TraceRecord> records;
-  for (uint64_t index = written > mask_ ? written - mask_ - 1 : 0; index < written; index++) {
-    TraceRecord record;
-    if (read_entry(entries_[index & mask_], index, record) && record.end >= since) records.push_back(record);
-  }
+  read_new(cursor, records);
+  std::erase_if(records, [&](const TraceRecord& record) { return record.end < since; });
   return records;
 }
 
+// What is lost while this reads is a span that was complete when it began, and another has taken its place.
+uint64_t TraceRing::read_new(uint64_t& cursor, std::vector<TraceRecord>& records) const {
+  const uint64_t end = written(), kept = end > mask_ ? end - mask_ - 1 : 0;
+  uint64_t lost = std::max(cursor, kept) - cursor;
+  for (uint64_t index = cursor + lost; index < end; index++) {
+    TraceRecord record;
+    if (read_entry(entries_[index & mask_], index, record)) {
+      records.push_back(record);
+    } else {
+      lost++;
+    }
+  }
+  cursor = end;
+  return lost;
+}
+
 uint64_t TraceRing::overwritten() const {
-  const uint64_t written = written_.load(std::memory_order_acquire);
-  return written > mask_ + 1 ? written - mask_ - 1 : 0;
+  const uint64_t n = written();
+  return n > mask_ + 1 ? n - mask_ - 1 : 0;
 }
 
 Tracer::Tracer(size_t spans_per_ring) : spans_per_ring_(spans_per_ring) {}

@@ -67,6 +67,12 @@ class TraceRing {
   // Any thread. Spans that ended at or after `since`, in the order they were written; those overwritten
   // meanwhile are left out.
   std::vector<TraceRecord> read(double since = -std::numeric_limits<double>::infinity()) const;
+  // Any thread, for a reader that comes again and again: appends what was written since its last call, and
+  // moves its cursor on: the number of spans before the next one (0: all that are kept, written(): none of
+  // them). Returns how many of those between were overwritten before they could be read. Costs what is new.
+  uint64_t read_new(uint64_t& cursor, std::vector<TraceRecord>& records) const;
+  // Spans that were ever written.
+  uint64_t written() const { return written_.load(std::memory_order_acquire); }
   // Spans that were written and are no longer kept.
   uint64_t overwritten() const;
 
@@ -131,6 +137,8 @@ class Tracer {
   // The ring of that name, made when first asked for; valid as long as the tracer. Any thread; takes a lock,
   // so keep the reference.
   TraceRing& ring(std::string_view name);
+  // When it was made, in steady_seconds(): traces count from here.
+  double start() const { return start_; }
   // Chrome's trace event format, as Perfetto and chrome://tracing open it: spans that ended at or after
   // `since` (steady_seconds()), times counted from the tracer's start. Any thread; tens of milliseconds for
   // full rings.

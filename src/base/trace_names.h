@@ -31,6 +31,7 @@ inline constexpr TraceName kStall{"memory_stall",
 inline constexpr TraceName kMask{"mask", {"batch", "rows"}};  // of the rows with a grammar, for the next step
 inline constexpr TraceName kProcess{"process", {"batch", "rows"}};
 inline constexpr TraceName kSend{"send", {"deltas"}};
+inline constexpr TraceName kSnapshot{"snapshot", {"requests"}};  // what runs, for one who watches
 
 // forward
 inline constexpr TraceName kForwardWait{"wait"};  // for a launch

@@ -62,6 +62,69 @@ TEST(TraceRing, AReaderNeverSeesHalfASpan) {
   EXPECT_GE(seen, 16);
 }
 
+std::vector<int64_t> first_args(const std::vector<TraceRecord>& spans) {
+  std::vector<int64_t> args;
+  for (const TraceRecord& span : spans) args.push_back(span.args[0]);
+  return args;
+}
+
+TEST(TraceRing, AReaderThatComesAgainGetsWhatIsNew) {
+  TraceRing ring("r", 4);
+  uint64_t cursor = 0;
+  std::vector<TraceRecord> spans;
+  EXPECT_EQ(ring.read_new(cursor, spans), 0u);
+  for (int i = 0; i < 3; i++) ring.add(kWork, i, i, i);
+  EXPECT_EQ(ring.read_new(cursor, spans), 0u);
+  EXPECT_EQ(first_args(spans), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(ring.read_new(cursor, spans), 0u);
+  EXPECT_EQ(spans.size(), 3u);
+  for (int i = 3; i < 10; i++) ring.add(kWork, i, i, i);  // 3, 4 and 5 are overwritten
+  spans.clear();
+  EXPECT_EQ(ring.read_new(cursor, spans), 3u);
+  EXPECT_EQ(first_args(spans), (std::vector<int64_t>{6, 7, 8, 9}));
+  EXPECT_EQ(cursor, ring.written());
+
+  cursor = ring.written();  // from now on
+  ring.add(kWork, 10, 10, 10);
+  spans.clear();
+  EXPECT_EQ(ring.read_new(cursor, spans), 0u);
+  EXPECT_EQ(first_args(spans), (std::vector<int64_t>{10}));
+}
+
+// Beside a writer that goes round the ring: whole spans, each once, in order, and every other one is counted.
+TEST(TraceRing, EverySpanIsReadOrCountedAsLost) {
+  TraceRing ring("r", 64);
+  constexpr int64_t kSpans = 300'000;
+  std::thread writer([&] {
+    for (int64_t i = 0; i < kSpans; i++) {
+      ring.add(kWork, double(i), double(2 * i), i, -i, 7 * i);
+      if (i % 50 == 0) std::this_thread::yield();
+    }
+  });
+  uint64_t cursor = 0, read = 0;
+  int64_t next = 0;
+  while (cursor < uint64_t(kSpans)) {
+    const uint64_t before = cursor;
+    std::vector<TraceRecord> spans;
+    const uint64_t lost = ring.read_new(cursor, spans);
+    ASSERT_EQ(lost + spans.size(), cursor - before);
+    read += spans.size();
+    for (const TraceRecord& span : spans) {
+      const int64_t i = span.args[0];
+      ASSERT_GE(i, next);
+      ASSERT_LT(i, int64_t(cursor));
+      ASSERT_EQ(span.begin, double(i));
+      ASSERT_EQ(span.end, double(2 * i));
+      ASSERT_EQ(span.args[1], -i);
+      ASSERT_EQ(span.args[2], 7 * i);
+      next = i + 1;
+    }
+  }
+  writer.join();
+  EXPECT_EQ(cursor, ring.written());
+  EXPECT_GE(read, 1u);
+}
+
 TEST(TraceSpan, EndsOnceAndSaysHowLongItWas) {
   TraceRing ring("r", 8);
   const double before = steady_seconds();
