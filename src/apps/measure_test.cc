@@ -320,6 +320,9 @@ class TamperingEngine : public EngineApi {
   bool flush_cache(std::function<void(int64_t)> flushed) override {
     return engine_.flush_cache(std::move(flushed));
   }
+  bool take_snapshot(std::function<void(SchedulerSnapshot&&)> taken) override {
+    return engine_.take_snapshot(std::move(taken));
+  }
   bool run_on_text_pool(std::function<void()> job) override {
     return engine_.run_on_text_pool(std::move(job));
   }

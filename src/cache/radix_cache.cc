@@ -179,6 +179,7 @@ void RadixCache::attach(RadixNode& parent, std::unique_ptr<RadixNode> child) {
   child->parent_ = &parent;
   const uint64_t hash = page_hash(std::span(child->ids_).first(page_size_));
   parent.children_.emplace(hash, std::move(child));
+  nodes_++;
   refresh_leaf(parent);
 }
 
@@ -189,6 +190,7 @@ std::unique_ptr<RadixNode> RadixCache::detach(RadixNode& node) {
   CHECK(it != end);
   std::unique_ptr<RadixNode> owned = std::move(it->second);
   children.erase(it);
+  nodes_--;
   return owned;
 }
 
@@ -278,11 +280,12 @@ int64_t RadixCache::handles() const {
 }
 
 std::string RadixCache::check_integrity() const {
-  int32_t unlocked = 0;
+  int32_t unlocked = 0, nodes = 0;
   size_t leaves = 0;
   for (const auto& [name, root] : roots_) {
-    if (std::string problem = check_node(*root, unlocked, leaves); !problem.empty()) return problem;
+    if (std::string problem = check_node(*root, unlocked, leaves, nodes); !problem.empty()) return problem;
   }
+  if (nodes != nodes_) return fmt::format("{} nodes, counted {}", nodes, nodes_);
   if (unlocked != evictable_pages_) {
     return fmt::format("{} pages are without lock, counted {}", unlocked, evictable_pages_);
   }
@@ -290,7 +293,8 @@ std::string RadixCache::check_integrity() const {
   return {};
 }
 
-std::string RadixCache::check_node(const RadixNode& node, int32_t& unlocked, size_t& leaves) const {
+std::string RadixCache::check_node(const RadixNode& node, int32_t& unlocked, size_t& leaves,
+                                   int32_t& nodes) const {
   if (node.ids_.size() != node.pages_.size() * page_size_ || node.pages_.empty() != !node.parent_) {
     return fmt::format("node {} has {} ids in {} pages", node.id_, node.ids_.size(), node.pages_.size());
   }
@@ -304,7 +308,7 @@ std::string RadixCache::check_node(const RadixNode& node, int32_t& unlocked, siz
     child_locks += child->lock_ref_;
     if (child->parent_ != &node) return fmt::format("node {} has a wrong parent", child->id_);
     if (child_of(node, child->ids_) != child.get()) return fmt::format("node {} has a twin", child->id_);
-    if (std::string problem = check_node(*child, unlocked, leaves); !problem.empty()) return problem;
+    if (std::string problem = check_node(*child, unlocked, leaves, nodes); !problem.empty()) return problem;
   }
   if (node.lock_ref_ < child_locks) {
     return fmt::format("node {} has {} locks, its children {}", node.id_, node.lock_ref_, child_locks);
@@ -312,6 +316,7 @@ std::string RadixCache::check_node(const RadixNode& node, int32_t& unlocked, siz
   const bool evictable = node.parent_ && node.lock_ref_ == 0 && node.children_.empty();
   if (evictable != node.evictable_leaf_) return fmt::format("node {} is wrongly listed as leaf", node.id_);
   leaves += evictable;
+  nodes += node.parent_ != nullptr;
   if (node.lock_ref_ == 0) unlocked += int32_t(node.pages_.size());
   return {};
 }

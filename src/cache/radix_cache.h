@@ -61,6 +61,13 @@ class CacheHandle {
   int32_t n_pages_ = 0;
 };
 
+// A prefix that several cached sequences or running requests begin with.
+struct SharedPrefix {
+  int32_t tokens = 0;
+  int32_t branches = 0;  // ways in which cached sequences go on behind it
+  int32_t users = 0;     // locks: the requests that use it now
+};
+
 class RadixCache {
  public:
   RadixCache(KvAllocator& allocator, int32_t page_size);
@@ -96,6 +103,12 @@ class RadixCache {
   // Changes whenever find() could give another length.
   uint64_t version() const { return version_; }
   int32_t total_pages() const { return allocator_.count(PageState::kTree); }
+  int32_t nodes() const { return nodes_; }  // without the roots
+  // The longest shared prefixes, longest first, for people who watch: of the first `max_nodes` nodes met on
+  // the way up from what `held` locks, then from the leaves used last. Costs max_nodes look-ups, whatever the
+  // tree's size.
+  std::vector<SharedPrefix> shared_prefixes(std::span<const CacheHandle* const> held, size_t max_nodes,
+                                            size_t max_prefixes) const;
   // Locks as found in the tree: each handle counts once.
   int64_t handles() const;
   std::string check_integrity() const;
@@ -127,7 +140,7 @@ class RadixCache {
   void move_lock(CacheHandle& handle, RadixNode& to, int32_t n_pages);
   void refresh_leaf(RadixNode& node);
   void drop_if_empty(RadixNode& root);
-  std::string check_node(const RadixNode& node, int32_t& unlocked, size_t& leaves) const;
+  std::string check_node(const RadixNode& node, int32_t& unlocked, size_t& leaves, int32_t& nodes) const;
 
   KvAllocator& allocator_;
   const int32_t page_size_;
@@ -140,7 +153,7 @@ class RadixCache {
   // Unlocked leaves, least recently used first: a step that evicts a few pages does not look at the whole
   // tree.
   std::set<RadixNode*, LeafOrder> leaves_;
-  int32_t evictable_pages_ = 0;
+  int32_t evictable_pages_ = 0, nodes_ = 0;
   uint64_t clock_ = 0, next_id_ = 0, version_ = 0;
 };
 

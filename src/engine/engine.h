@@ -52,6 +52,9 @@ class Engine : public EngineApi {
   bool flush_cache(std::function<void(int64_t)> flushed) override {
     return inbox_.try_push(FlushCache{std::move(flushed)});
   }
+  bool take_snapshot(std::function<void(SchedulerSnapshot&&)> taken) override {
+    return inbox_.try_push(TakeSnapshot{std::move(taken)});
+  }
   bool run_on_text_pool(std::function<void()> job) override { return text_pool_.run(std::move(job)); }
 
   // From now on ready() fails and submit() refuses; what runs goes on. Any thread.

@@ -61,6 +61,7 @@ struct GenerateRequest {
   bool want_prompt_text = false;  // Accepted carries the prompt's text per token (echo)
   bool want_prompt_logprobs = false;
   std::string cache_salt;
+  std::string rid;  // what the client calls it, for those who operate the server; of no other meaning
   std::optional<Pooling> embedding;    // instead of an answer; max_tokens is 0, n is 1
   std::optional<GrammarSpec> grammar;  // what the answer is limited to
   std::string grammar_field;           // what the client calls it, for errors
@@ -131,6 +132,8 @@ struct ModelFacts {
   int32_t context_length = 0;          // what a request may use here
   int32_t trained_context_length = 0;  // what the model was made for
   int32_t embedding_dim = 0;           // 0: the model gives no embeddings
+  std::string device;                  // as --device names it
+  int32_t page_size = 0, max_running_requests = 0;
   bool has_chat_template = false;
   const ToolFormat* tool_format = &tool_formats().front();  // how it writes calls of functions
   bool marks_reasoning = false;                             // what it thinks stands before </think>
@@ -178,6 +181,9 @@ class EngineApi {
   // called on the scheduler's thread with the number of tokens dropped, and must be short. False: the engine
   // is stopped, and it never is.
   virtual bool flush_cache(std::function<void(int64_t)> flushed) = 0;
+  // What runs (scheduler/snapshot.h). Never blocks: `taken` is called on the scheduler's thread between two
+  // steps, and must be short. False: the engine is stopped, and it never is.
+  virtual bool take_snapshot(std::function<void(SchedulerSnapshot&&)> taken) = 0;
   // Runs `job` on the text pool. False: the pool is shut down or its queue is full.
   virtual bool run_on_text_pool(std::function<void()> job) = 0;
 };

@@ -62,6 +62,7 @@ Result<Intake::Admitted> Intake::admit(RequestId id, const GenerateRequest& requ
   if (request.embedding)
     out->embed_begin = *request.embedding == Pooling::kLast ? int32_t(ids.size()) - 1 : 0;
   out->cache_namespace = request.cache_salt;
+  out->rid = request.rid;
   out->arrival = Clock::now();
   Accepted accepted = describe(request, ids);
   if (request.grammar && accepted.opens_reasoning) return reasoning_is_unlimited();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <future>
 
 #include "device/sim/sim_device.h"
 #include "engine/engine.h"
@@ -37,6 +38,30 @@ std::vector<int32_t> expected(std::vector<int32_t> ids, int32_t count, const Sim
     ids.push_back(int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin()));
   }
   return {ids.begin() + ptrdiff_t(n_prompt), ids.end()};
+}
+
+TEST(SimEngine, ASnapshotShowsWhatRunsByItsName) {
+  const auto engine = Engine::create(sim_options("sim:h100-llama3-8b")).value();
+  const auto ask = [&] {
+    auto answer = std::make_shared<std::promise<SchedulerSnapshot>>();
+    EXPECT_TRUE(
+        engine->take_snapshot([answer](SchedulerSnapshot&& taken) { answer->set_value(std::move(taken)); }));
+    return answer->get_future().get();
+  };
+  EXPECT_TRUE(ask().requests.empty());
+  GenerateRequest request = greedy_request({10, 11, 12}, 4000);
+  request.rid = "a name";
+  auto sink = std::make_shared<testing::CollectingSink>(1);
+  const RequestId id = engine->submit(std::move(request), sink);
+  sink->wait_for_tokens(1);
+  const SchedulerSnapshot shot = ask();
+  ASSERT_EQ(shot.requests.size(), 1u);
+  EXPECT_EQ(shot.requests[0].id, id);
+  EXPECT_EQ(shot.requests[0].rid, "a name");
+  EXPECT_EQ(shot.requests[0].prompt, 3);
+  EXPECT_EQ(shot.pages.page_size, engine->model().page_size);
+  engine->stop();
+  EXPECT_FALSE(engine->take_snapshot([](SchedulerSnapshot&&) {}));
 }
 
 TEST(SimEngine, EveryProfileAnswersAsItsModel) {

@@ -75,6 +75,7 @@ struct Req {
   int32_t in_flight = 0;       // launched batches that name it and whose result was not processed
   uint64_t last_batch_id = 0;  // the last of them
   bool retracted = false;      // waiting again
+  double queue_seconds = -1;   // arrival to first admission; negative: it has not come
 
   // Output.
   StopMatcher stop_matcher;

@@ -38,6 +38,7 @@ struct Request {
                              // holds no hidden states. params.max_tokens is 0
   std::shared_ptr<const Grammar> grammar;  // null: none. One matcher per choice
   std::string cache_namespace;             // requests share cached prefixes only within one namespace
+  std::string rid;  // what the client calls it, for those who operate the server; of no other meaning
   Clock::time_point arrival{};
 };
 
@@ -55,7 +56,13 @@ struct SwitchLoop {
   EventLoop to = EventLoop::kOverlap;
   std::function<void()> done;  // scheduler thread, when the loop has been switched
 };
-using SchedulerMessage = std::variant<std::unique_ptr<Request>, AbortRequest, FlushCache, SwitchLoop>;
+// Asks what runs (scheduler/snapshot.h). Answered between two steps, also by a scheduler that is idle.
+struct SchedulerSnapshot;
+struct TakeSnapshot {
+  std::function<void(SchedulerSnapshot&&)> taken;  // scheduler thread; must be short
+};
+using SchedulerMessage =
+    std::variant<std::unique_ptr<Request>, AbortRequest, FlushCache, SwitchLoop, TakeSnapshot>;
 
 enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
 

@@ -198,8 +198,8 @@ void Scheduler::admit_waiting(ScheduleBatch& batch, PrefillAdder& adder) {
 
 void Scheduler::on_admitted(Req& req) {
   if (!std::exchange(req.retracted, false)) {
-    metrics_.queue_seconds.observe(
-        std::chrono::duration<double>(Clock::now() - req.request().arrival).count());
+    req.queue_seconds = std::chrono::duration<double>(Clock::now() - req.request().arrival).count();
+    metrics_.queue_seconds.observe(req.queue_seconds);
   }
   if (req.group.cached_tokens >= 0) return;
   req.group.cached_tokens = req.kv_launched;

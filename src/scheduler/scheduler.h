@@ -25,6 +25,7 @@
 #include "scheduler/schedule_batch.h"
 #include "scheduler/schedule_policy.h"
 #include "scheduler/scheduler_metrics.h"
+#include "scheduler/snapshot.h"
 #include "worker/model_worker.h"
 
 namespace gapless {
@@ -109,8 +110,13 @@ class Scheduler {
   void handle(const AbortRequest& abort);
   void handle(FlushCache flush);
   void handle(SwitchLoop change);
+  void handle(const TakeSnapshot& ask);
   void refuse(const Request& request, const Status& status);
   void flush_cache_when_drained();
+
+  // What runs, for people who watch (snapshot.cc).
+  SchedulerSnapshot snapshot();
+  void list_requests(SchedulerSnapshot& snapshot) const;
 
   // Composition (scheduler.cc).
   BatchPlan get_next_batch_to_run();

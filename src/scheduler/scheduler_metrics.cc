@@ -69,6 +69,7 @@ SchedulerStats read_stats(SchedulerMetrics& m) {
   s.prompt_tokens = int64_t(m.prompt_tokens.value());
   s.generation_tokens = int64_t(m.generation_tokens.value());
   s.cached_tokens = int64_t(m.cached_tokens.value());
+  s.prefill_tokens = int64_t(m.prefill_tokens.value());
   for (int i = 0; i < 4; i++) s.steps += int64_t(m.steps(ForwardMode(i)).value());
   s.retractions = int64_t(m.retractions.value());
   s.recalls = int64_t(m.recalls.value());

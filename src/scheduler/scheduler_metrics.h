@@ -58,7 +58,7 @@ struct SchedulerMetrics {
 struct SchedulerStats {
   int64_t running = 0, queued = 0;
   int64_t kv_used_tokens = 0, kv_peak_tokens = 0, kv_cached_tokens = 0, kv_total_tokens = 0;
-  int64_t prompt_tokens = 0, generation_tokens = 0, cached_tokens = 0;
+  int64_t prompt_tokens = 0, generation_tokens = 0, cached_tokens = 0, prefill_tokens = 0;
   int64_t steps = 0, retractions = 0, recalls = 0, memory_stalls = 0, wasted_rows = 0, kv_healed = 0;
 };
 SchedulerStats read_stats(SchedulerMetrics& metrics);

@@ -8,6 +8,7 @@
 #include "server/answer_json.h"
 #include "server/api_error.h"
 #include "server/best_of.h"
+#include "server/later_response.h"
 
 namespace gapless {
 
@@ -91,9 +92,7 @@ PendingResponse::Part GenerationResponse::keepalive() {
 PendingResponse::Part GenerationResponse::begin_stream() {
   stage_ = Stage::kStreaming;
   Part part = stream_part();
-  part.head.emplace();
-  part.head->content_type = "text/event-stream; charset=utf-8";
-  part.head->headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  part.head = event_stream_response();
   return part;
 }
 
@@ -116,6 +115,7 @@ void GenerationResponse::submit() {
     const bool only = prompts_.size() == 1;
     prompt.name = only ? header_.id : fmt::format("{}-{}", header_.id, i);
     if (!plan.names.empty()) prompt.name = plan.names[i];
+    plan.requests[i].rid = prompt.name;
     prompt.id = serving_->engine.submit(std::move(plan.requests[i]), inbox_->sink(int32_t(i)));
     serving_->open_requests.emplace(prompt.name, prompt.id);
   }

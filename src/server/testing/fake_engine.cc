@@ -50,6 +50,9 @@ FakeEngine::FakeEngine(FakeOptions options) : options_(std::move(options)) {
   model_.vocab_size = kFirstWord + kWordCount;
   model_.context_length = 4096;
   model_.embedding_dim = 2;
+  model_.device = "none";
+  model_.page_size = 16;
+  model_.max_running_requests = int32_t(options_.max_running);
   model_.created = 1700000000;
   model_.has_chat_template = true;
   model_.marks_reasoning = options_.marks_reasoning;

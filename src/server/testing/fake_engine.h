@@ -17,6 +17,7 @@
 #include "base/queue.h"
 #include "base/thread.h"
 #include "engine/engine_api.h"
+#include "scheduler/snapshot.h"
 
 namespace gapless::testing {
 
@@ -68,10 +69,17 @@ class FakeEngine final : public EngineApi {
     flushed(++flushes);
     return true;
   }
+  // On the caller's thread.
+  bool take_snapshot(std::function<void(SchedulerSnapshot&&)> taken) override {
+    snapshots++;
+    taken(SchedulerSnapshot(snapshot));
+    return true;
+  }
   bool run_on_text_pool(std::function<void()> job) override { return pool_jobs_.try_push(std::move(job)); }
 
   Result<ProfileReport> profiles = ProfileReport{"a table", R"({"steps":[]})"};
-  std::atomic<int> profile_resets{0}, flushes{0};
+  SchedulerSnapshot snapshot;  // what take_snapshot() answers; set before anybody asks
+  std::atomic<int> profile_resets{0}, flushes{0}, snapshots{0};
 
   // The text of the first n answer tokens: what a client must get, whether streamed or not.
   std::string answer(const std::string& prompt, int32_t choice, int32_t n_tokens) const;
