@@ -55,6 +55,7 @@ TEST(Snapshot, RowsSayWhereEachChoiceIs) {
   Request two = named(1, prompt(9), 20);
   two.n = 2;
   s.send(two);
+  s.settle();
   s.turns(3);
   s.send(named(2, prompt(40, 1), 5));  // its prompt takes several chunks of 16
   s.send(named(3, prompt(5, 2), 7));   // and there is no room for this one
@@ -85,6 +86,7 @@ TEST(Snapshot, RowsSayWhereEachChoiceIs) {
 TEST(Snapshot, PagesOfARequestThatEndedInFlightAreLeased) {
   Stepped s;
   s.send(named(1, prompt(10), 30));
+  s.settle();
   s.turns(3);
   s.h.abort(1);
   s.h.step_host();
@@ -100,6 +102,7 @@ TEST(Snapshot, ARetractedRequestIsToldApart) {
   Stepped s;
   s.send(named(1, prompt(10), 30));
   s.send(named(2, prompt(10, 1), 30));
+  s.settle();
   s.turns(4);
   s.peer.retract(s.peer.req(2));
   s.h.inbox.try_push(TakeSnapshot{[](SchedulerSnapshot&& shot) {
@@ -133,6 +136,7 @@ TEST(Snapshot, SharedPrefixesAreFoundWhileUsedAndAfterwards) {
   std::vector<int32_t> first = common, second = common;
   for (const int32_t id : {3, 4, 5, 6, 7}) first.push_back(id), second.push_back(id + 20);
   s.send(named(1, first, 30));
+  s.settle();
   s.turns(3);
   s.send(named(2, second, 30));
   s.turns(3);
@@ -154,6 +158,7 @@ TEST(Snapshot, SharedPrefixesAreFoundWhileUsedAndAfterwards) {
 TEST(Snapshot, IsAnsweredWhileNothingElseMayBegin) {
   Stepped s;
   s.send(named(1, prompt(10), 6));
+  s.settle();
   s.turns(2);
   s.h.flush([](int64_t) {});
   s.h.switch_loop(EventLoop::kNormal);

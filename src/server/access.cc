@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "server/json_writer.h"
+
 namespace gapless {
 
 namespace {
@@ -71,16 +73,25 @@ Status AccessRules::authorize(const HttpRequest& request) const {
 }
 
 Status AccessRules::authorize_operator(const HttpRequest& request) const {
+  // A page that somebody happens to have open can make his browser call us, from inside his network and with
+  // what the browser knows. The browser says where the page comes from.
+  const bool own_page = request.origin.empty() || request.origin == "http://" + request.host ||
+                        request.origin == "https://" + request.host;
+  if (!own_page && !origin_named(request.origin))
+    return Status::invalid("a page of another origin may not call this path, unless --cors-origin names '{}'",
+                           printable(request.origin));
   if (!api_keys_.empty()) return {};
   if (!request.from_this_machine)
     return Status::invalid(
         "this path is for callers on the same machine, or with an API key: the server has none (--api-key)");
-  // A page that somebody on this machine happens to have open can make his browser call a loopback address.
-  // The browser says where the page comes from, and for a name that was pointed here meanwhile, which name.
-  const bool other_page = !request.origin.empty() && request.origin != "http://" + request.host;
-  if (!other_page && is_local_host(request.host)) return {};
-  return Status::invalid(
-      "a page of another origin may not call this path: the server has no key (--api-key)");
+  // For a page whose name was pointed at this machine meanwhile the browser says which name.
+  if (is_local_host(request.host)) return {};
+  return Status::invalid("a page of the name '{}' may not call this path: the server has no key (--api-key)",
+                         printable(request.host));
+}
+
+bool AccessRules::origin_named(const std::string& origin) const {
+  return origin != "*" && std::ranges::find(cors_origins_, origin) != cors_origins_.end();
 }
 
 bool AccessRules::origin_allowed(const std::string& origin) const {

@@ -19,8 +19,9 @@ class AccessRules {
 
   // kUnauthenticated when keys are set and the request carries none of them. Preflights need no key.
   Status authorize(const HttpRequest& request) const;
-  // Endpoints that show or change how the server works, besides authorize(): where no key is set, only
-  // callers on this machine may, and of the pages in their browsers only our own. The error is a 403.
+  // Endpoints that show or change how the server works, besides authorize(). Of the pages in people's
+  // browsers only our own may, and those of an origin that was named: "*" names none. Where no key is set,
+  // only callers on this machine may. The error is a 403.
   Status authorize_operator(const HttpRequest& request) const;
   // The answer to a CORS preflight.
   HttpResponse preflight(const HttpRequest& request) const;
@@ -30,6 +31,7 @@ class AccessRules {
 
  private:
   bool origin_allowed(const std::string& origin) const;
+  bool origin_named(const std::string& origin) const;
 
   const std::vector<std::string> api_keys_, cors_origins_;
 };

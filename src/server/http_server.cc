@@ -296,6 +296,7 @@ void HttpServer::Impl::wait() {
 void HttpServer::Impl::stop_and_join() {
   net::post(io_, [this] { finish_now(); });
   wait();
+  if (const auto serving = router_.serving()) serving->live->stop();
   wakes_->close();
   for (const ListenSocket& socket : sockets_) {
     if (!socket.unix_path.empty()) ::unlink(socket.unix_path.c_str());

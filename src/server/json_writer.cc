@@ -157,7 +157,15 @@ JsonWriter& JsonWriter::string(std::string_view value) {
 
 JsonWriter& JsonWriter::integer(int64_t value) {
   separate();
-  fmt::format_to(std::back_inserter(out_), "{}", value);
+  const fmt::format_int text(value);
+  out_.append(text.data(), text.size());
+  return *this;
+}
+
+JsonWriter& JsonWriter::fixed(double value, int decimals) {
+  if (!std::isfinite(value)) return null();
+  separate();
+  fmt::format_to(std::back_inserter(out_), "{:.{}f}", value, decimals);
   return *this;
 }
 

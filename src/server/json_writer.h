@@ -27,8 +27,9 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);  // name: ASCII without quotes
   JsonWriter& string(std::string_view value);
   JsonWriter& integer(int64_t value);
-  JsonWriter& logprob(float value);  // the shortest text that reads back as the same float
-  JsonWriter& number(float value);   // the same; null where it is not finite
+  JsonWriter& logprob(float value);               // the shortest text that reads back as the same float
+  JsonWriter& number(float value);                // the same; null where it is not finite
+  JsonWriter& fixed(double value, int decimals);  // null where it is not finite
   JsonWriter& boolean(bool value);
   JsonWriter& null();
   JsonWriter& raw(std::string_view json);  // a value that is JSON already

@@ -10,6 +10,13 @@ HttpResponse json_response(std::string body) {
   return response;
 }
 
+HttpResponse event_stream_response() {
+  HttpResponse response;
+  response.content_type = "text/event-stream; charset=utf-8";
+  response.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  return response;
+}
+
 PendingResponse::Part LaterResponse::take() {
   std::lock_guard lock(mutex_);
   if (!result_) return {};

@@ -14,6 +14,8 @@ namespace gapless {
 
 // 200 with this JSON text.
 HttpResponse json_response(std::string body);
+// The head of a stream of server-sent events.
+HttpResponse event_stream_response();
 
 // A JSON answer or an error. The one who makes it calls finish() and then the `wake` that start() was given.
 class LaterResponse : public PendingResponse {

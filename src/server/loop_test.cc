@@ -104,6 +104,7 @@ TEST(SchedulerLoop, IsNotForPagesOfOthers) {
   for (const char* host : {"127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "10.1.2.3", ""})
     EXPECT_EQ(ask("/trace", host, ""), 200) << host;
   EXPECT_EQ(ask("/trace", "127.0.0.1:8080", "http://127.0.0.1:8080"), 200);
+  EXPECT_EQ(ask("/trace", "127.0.0.1:8080", "http://127.0.0.1:9090"), 403);
   EXPECT_EQ(test.engine.event_loop(), EventLoop::kOverlap);
 }
 

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kProbeLimit = 20s;
 constexpr size_t kMaxAbortBody = 4096;
+constexpr int64_t kMaxJsonInteger = int64_t{1} << 53;  // what every client can write exactly
 
 class ProbeResponse final : public LaterResponse,
                             public ResponseSink,
@@ -83,15 +84,17 @@ Result<std::vector<RequestId>> requests_to_abort(const Serving& serving, std::st
   ASSIGN_OR_RETURN(const JsonBody body, JsonBody::parse(std::move(text)));
   FieldReader fields(body.root());
   std::string name;
+  std::optional<RequestId> number;
   bool all = false;
   fields.string("rid", name);
+  fields.integer("id", 1, kMaxJsonInteger, number);
   fields.boolean("abort_all", all);
-  if (name.empty() && !all)
-    fields.fail("rid", R"(rid is missing: the name of a request, or "abort_all": true)");
+  if (name.empty() && !number && !all)
+    fields.fail("rid", R"(rid is missing: the name of a request, or "id": its number, or "abort_all": true)");
   RETURN_IF_ERROR(fields.status());
   std::vector<RequestId> ids;
   for (const auto& [open, id] : serving.open_requests)
-    if (all || open == name) ids.push_back(id);
+    if (all || open == name || id == number) ids.push_back(id);
   return ids;
 }
 

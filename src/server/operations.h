@@ -14,7 +14,8 @@ Reply show_server_info(Call call);
 Reply show_load(Call call);
 // Drops every cached prefix; 409 while requests run or wait.
 Reply flush_cache(Call call);
-// {"rid": the name of a request} or {"abort_all": true} -> {"aborted": how many}.
+// {"rid": the name of a request}, {"id": its number in the engine} or {"abort_all": true} -> {"aborted": how
+// many}.
 Reply abort_requests(Call call);
 
 }  // namespace gapless

@@ -92,6 +92,25 @@ TEST(Operations, AbortByNameEndsThatRequestAlone) {
       << "requests that have ended are forgotten";
 }
 
+TEST(Operations, AbortByNumberEndsAllAnswersOfThatRequest) {
+  TestServer test;
+  test.engine.pause();
+  auto one = post_later(test, "/generate", kLong);
+  ASSERT_TRUE(running(test, 1));
+  auto two = post_later(test, "/generate",
+                        R"({"text":"b","sampling_params":{"max_new_tokens":1000,"ignore_eos":true,"n":2}})");
+  ASSERT_TRUE(running(test, 2));
+  EXPECT_EQ(test.client().post("/abort_request", R"({"id":3})").json().at("aborted"), 0);
+  EXPECT_EQ(test.client().post("/abort_request", R"({"id":2})").json().at("aborted"), 1);
+  const json aborted = two.get().json();
+  ASSERT_EQ(aborted.size(), 2u);
+  for (const json& answer : aborted)
+    EXPECT_EQ(answer.at("meta_info").at("finish_reason").at("type"), "abort");
+  EXPECT_EQ(test.engine.load().queued + test.engine.load().running, 1);
+  EXPECT_EQ(test.client().post("/abort_request", R"({"id":1,"rid":"one"})").json().at("aborted"), 1);
+  EXPECT_EQ(one.get().status, 200);
+}
+
 TEST(Operations, AbortReachesStreamsAndOtherEndpoints) {
   TestServer test;
   test.engine.pause();
@@ -113,6 +132,11 @@ TEST(Operations, AbortSaysWhatItTakes) {
     EXPECT_EQ(r.error("param"), "rid") << body;
   }
   EXPECT_EQ(test.client().post("/abort_request", R"({"abort_all":1})").error("param"), "abort_all");
+  for (const char* id : {"0", "-1", "1.5", "\"1\"", "1e30", "9007199254740993"}) {
+    const ClientResponse r = test.client().post("/abort_request", fmt::format(R"({{"id":{}}})", id));
+    EXPECT_EQ(r.status, 400) << id;
+    EXPECT_EQ(r.error("param"), "id") << id;
+  }
   EXPECT_EQ(test.client().post("/abort_request", std::string(10'000, ' ')).status, 400);
 }
 

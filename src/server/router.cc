@@ -36,7 +36,13 @@ void Router::attach(EngineApi& engine) {
                                    engine, ServerMetrics(engine.metrics(), engine.model()),
                                    engine.tracer().ring(trace::kHttp),
                                    RequestLimits{config_.max_completion_logprobs, config_.strict_model},
-                                   config_.max_stream_backlog_bytes, fingerprint_of(engine.model())}));
+                                   config_.max_stream_backlog_bytes, fingerprint_of(engine.model()),
+                                   std::make_shared<LiveFeed>(engine)}));
+}
+
+void Router::drain() {
+  draining_ = true;
+  if (const auto open = serving()) open->live->close();
 }
 
 std::string Router::endpoint_of(const std::string& path) const {

@@ -20,8 +20,8 @@ class Router {
 
   // Any thread, once. The engine must outlive the router.
   void attach(EngineApi& engine);
-  // Any thread. From now on: not ready, and nothing new is started.
-  void drain() { draining_ = true; }
+  // Any thread. From now on: not ready, nothing new is started, and who watches is told that it is over.
+  void drain();
   bool draining() const { return draining_; }
 
   Reply dispatch(HttpRequest request);

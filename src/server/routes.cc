@@ -5,6 +5,7 @@
 #include "server/generation_response.h"
 #include "server/json_writer.h"
 #include "server/later_response.h"
+#include "server/live_response.h"
 #include "server/messages_request.h"
 #include "server/operations.h"
 #include "server/page.h"
@@ -58,6 +59,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/abort_request", Who::kOperators, When::kLoaded, abort_requests},
     {"GET", "/metrics", Who::kClients, When::kLoaded, show_metrics},
     {"GET", "/trace", Who::kOperators, When::kLoaded, show_trace},
+    {"GET", "/live", Who::kOperators, When::kLoaded, show_live},
     {"GET", "/profile", Who::kOperators, When::kLoaded, show_profile},
     {"POST", "/profile", Who::kOperators, When::kLoaded, reset_profile},
     {"GET", "/scheduler/loop", Who::kOperators, When::kLoaded, show_loop},

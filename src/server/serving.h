@@ -2,6 +2,7 @@
 // because the engine may keep a sink a little longer than the server lives.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "base/trace.h"
 #include "engine/engine_api.h"
 #include "server/generation_plan.h"
+#include "server/live_feed.h"
 #include "server/server_metrics.h"
 
 namespace gapless {
@@ -20,6 +22,7 @@ struct Serving {
   RequestLimits limits;
   int64_t max_stream_backlog_bytes;
   std::string fingerprint;  // changes with the model file
+  std::shared_ptr<LiveFeed> live;
   // By the name that clients know (PromptState::name), which need not be unique. http thread.
   std::set<std::pair<std::string, RequestId>> open_requests = {};
 };
