@@ -1,4 +1,4 @@
-// The trace view: what it shows is what `gapless trace` says of the same file.
+// The figures of the trace view: they are what `gapless trace` says of the same file.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, test } from "node:test";
@@ -38,15 +38,6 @@ test("a recording has the figures that the program gives for it", async (t) => {
   assert.equal((await figure(page, "Steps").textContent()).replace(/\s/g, ""), String(report.steps));
   const spans = page.getByRole("region", { name: "Spans by thread" });
   assert.equal(await spans.locator("tbody tr").count(), report.phases.length);
-});
-
-test("a recording is cancelled", async (t) => {
-  const page = await open(t);
-  await page.getByLabel("Seconds").fill("60");
-  await page.getByRole("button", { name: "Record" }).click();
-  await page.getByRole("button", { name: "Cancel" }).click();
-  await page.getByRole("button", { name: "Record" }).waitFor();
-  await page.getByText("Nothing is shown yet").waitFor();
 });
 
 test("a saved file is opened, and its gap is found and shown", async (t) => {
