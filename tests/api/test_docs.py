@@ -40,6 +40,7 @@ ENDS_WITH = {
     r"--kv-mem 1K": (2, "--kv-mem"),
     r"^timeout 5 .*; grep -c secret log$": (1, "^0$"),
     r"^timeout 5 [^;]*$": (124, "http://"),
+    r"\| head": ((0, 23), "event"),  # 23: nobody reads on
     r"bench overlap": ((0, 1), "overlap / normal"),  # 1: void, this machine was busy
 }
 # Words in capitals that stand for something.
