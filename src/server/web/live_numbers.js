@@ -44,6 +44,7 @@ export class LiveNumbers {
     this.#steps.clear();
     this.#rates.clear();
     this.#loop = null;
+    this.#tokenChart.interrupt();
   }
 
   frame(frame) {

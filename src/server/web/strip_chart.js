@@ -32,6 +32,12 @@ export class StripChart {
     while (this.#marks.length > 0 && this.#marks[0].time < time - this.seconds) this.#marks.shift();
   }
 
+  // Nothing is known of the time until the next point.
+  interrupt() {
+    const last = this.#points.at(-1);
+    if (last) last.values = null;
+  }
+
   mark(time, text) {
     this.#marks.push({ time, text });
   }
