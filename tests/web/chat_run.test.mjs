@@ -34,11 +34,11 @@ const chunk = (content, more = {}) => ({ data: JSON.stringify({ choices: [{ delt
 const usage = { prompt_tokens: 9, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 4 } };
 const last = (reason) => ({ data: JSON.stringify({ choices: [{ delta: {}, finish_reason: reason }], usage }) });
 
-async function answerOf(pieces, before = "") {
+async function answerOf(pieces, { before = "", gapMs = 2 } = {}) {
   const answer = { role: "assistant", content: before, error: { message: "old" }, finish: "length" };
   async function* source() {
     for (const piece of pieces) {
-      await new Promise((resolve) => setTimeout(resolve, 2));
+      if (gapMs) await new Promise((resolve) => setTimeout(resolve, gapMs));
       if (piece instanceof Error) throw piece;
       yield piece;
     }
@@ -52,13 +52,19 @@ async function answerOf(pieces, before = "") {
 test("text, reasoning and numbers come together", async () => {
   const thought = { data: JSON.stringify({ choices: [{ delta: { reasoning_content: "hm" } }] }) };
   const first = chunk("a", { usage: { prompt_tokens: 9, completion_tokens: 2 } });
-  const answer = await answerOf([thought, first, chunk("b"), last("stop"), { data: "[DONE]" }], "before ");
+  const answer = await answerOf([thought, first, chunk("b"), last("stop"), { data: "[DONE]" }], { before: "before ", gapMs: 60 });
   assert.equal(answer.content, "before ab");
   assert.equal(answer.reasoning, "hm");
   assert.equal(answer.finish, "stop");
   assert.equal(answer.error, undefined);
   assert.deepEqual([answer.stats.prompt, answer.stats.cached, answer.stats.output], [9, 4, 5]);
   assert.ok(answer.stats.ttft > 0 && answer.stats.rate > 0);
+});
+
+test("what comes in one piece has no speed", async () => {
+  const stats = (await answerOf([chunk("a", { usage: { completion_tokens: 1 } }), chunk("b"), last("stop")], { gapMs: 0 })).stats;
+  assert.equal(stats.output, 5);
+  assert.equal("rate" in stats, false);
 });
 
 test("an error in the stream keeps what had come", async () => {

@@ -27,7 +27,6 @@ class Chat {
     });
     this.#buildParts();
     this.#buildPage();
-    root.addEventListener("keydown", (event) => this.#key(event));
   }
 
   #buildParts() {
@@ -281,8 +280,9 @@ class Chat {
     this.root.classList.toggle("with-list", shown);
   }
 
-  #key(event) {
-    if (event.key !== "Escape" || event.isComposing) return;
+  // Of the whole page, while the chat is shown: the focus may be anywhere.
+  key(event) {
+    if (event.key !== "Escape" || event.isComposing || document.querySelector("dialog[open]")) return;
     if (this.#runs.has(this.#current)) this.#stop(this.#current);
     else if (this.root.classList.contains("with-list")) this.showList(false);
     else if (this.settings.element.contains(event.target)) this.showSettings(false);
@@ -301,5 +301,12 @@ export async function mount(root, app) {
   });
   document.addEventListener("visibilitychange", () => document.hidden && chat.kept.saveAll());
   window.addEventListener("pagehide", () => chat.kept.saveAll());
-  return { show: () => chat.composer.focus(), hide() {} };
+  const onKey = (event) => chat.key(event);
+  return {
+    show() {
+      document.addEventListener("keydown", onKey);
+      chat.composer.focus();
+    },
+    hide: () => document.removeEventListener("keydown", onKey),
+  };
 }

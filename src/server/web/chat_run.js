@@ -3,6 +3,7 @@ import { ApiError, errorFrom, events } from "./api.js";
 import { requestFields } from "./settings.js";
 
 const COMPLETION_TOKENS = "256"; // the server's own default for completions is 16
+const MIN_SECONDS = 0.05; // what comes within less came in one piece, which says nothing of the speed
 
 // The request for the answer to all messages; if the last is an answer, for what comes after its words.
 // chat: the model has a chat template. -> {path, body, problems}
@@ -69,7 +70,7 @@ function statsOf({ start, first, last, usage, firstTokens }) {
   const stats = { ttft: first - start };
   if (!usage) return stats;
   const seconds = (last - first) / 1000, after = usage.completion_tokens - firstTokens;
-  if (seconds > 0 && after > 0) stats.rate = after / seconds;
+  if (seconds >= MIN_SECONDS && after > 0) stats.rate = after / seconds;
   stats.prompt = usage.prompt_tokens;
   stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   stats.output = usage.completion_tokens;

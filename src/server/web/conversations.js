@@ -6,6 +6,7 @@ const SAVE_MS = 2000; // while an answer grows, and while somebody types setting
 export class Conversations {
   list = []; // newest first; those in the store, and those that are on their way there
   #timers = new Map(); // conversation -> of a save to come
+  #saves = new Map(); // conversation -> how many are under way
   #hooks;
   #store;
 
@@ -16,8 +17,9 @@ export class Conversations {
     this.#hooks = hooks;
   }
 
-  async load() {
-    this.#store = await openStore(() => this.reload());
+  // open: of store.js
+  async load(open = openStore) {
+    this.#store = await open(() => this.reload());
     await this.reload();
   }
 
@@ -25,20 +27,21 @@ export class Conversations {
   get kept() { return this.#store.kept; }
 
   async reload() {
+    const all = await this.#store.all();
     const known = new Map(this.list.map((conversation) => [conversation.id, conversation]));
-    const stored = (await this.#store.all()).map((conversation) => this.#renewed(known.get(conversation.id), conversation));
+    const stored = all.map((conversation) => this.#renewed(known.get(conversation.id), conversation));
     const more = this.list.filter((conversation) => this.#inUse(conversation) && !stored.includes(conversation));
     this.list = [...more, ...stored];
     this.#hooks.changed();
   }
 
   #inUse(conversation) {
-    return this.#hooks.busy(conversation) || this.#timers.has(conversation);
+    return this.#hooks.busy(conversation) || this.#timers.has(conversation) || this.#saves.has(conversation);
   }
 
   // The object that is in use here, with what is stored now.
   #renewed(known, stored) {
-    if (!known || known.rev === stored.rev || this.#inUse(known)) return known ?? stored;
+    if (!known || known.rev >= stored.rev || this.#inUse(known)) return known ?? stored;
     Object.assign(known, stored);
     this.#hooks.renewed(known);
     return known;
@@ -58,14 +61,22 @@ export class Conversations {
     this.#cancel(conversation);
     if (!this.list.includes(conversation)) return;
     const { id } = conversation;
+    this.#count(conversation, 1);
     try {
       await this.#store.save(conversation);
     } catch (error) {
       this.#hooks.failed(error);
     }
+    this.#count(conversation, -1);
     if (conversation.id === id) return;
     await this.reload();
     this.#hooks.copied(conversation);
+  }
+
+  #count(conversation, more) {
+    const saves = (this.#saves.get(conversation) ?? 0) + more;
+    if (saves) this.#saves.set(conversation, saves);
+    else this.#saves.delete(conversation);
   }
 
   // The page goes away, or may.
