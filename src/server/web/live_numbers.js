@@ -25,7 +25,7 @@ export class LiveNumbers {
   #rates = new Rates(2);
   #loop = null;
   #byLoop = {}; // loop -> mean gap that was last seen with it
-  #gap; #busy; #tokens; #gapChart; #tokenChart;
+  #gap; #compared; #busy; #tokens; #gapChart; #tokenChart;
 
   constructor(numbers, charts) {
     this.#gap = number(numbers, "Device idle between steps",
@@ -33,6 +33,8 @@ export class LiveNumbers {
     this.#busy = number(numbers, "Device busy", "Share of the time in which the device computes. What is missing is lost.");
     this.#tokens = number(numbers, "Generated tokens per second", "Of all answers together; a step makes one for every running request.");
     this.#gap.box.classList.add("main-number");
+    this.#compared = el("p", { class: "compared" });
+    this.#gap.detail.after(this.#compared);
     const gaps = card("Gaps between steps", "Log scale: each line is ten times the one below. A mark shows where the loop was changed.");
     const tokens = card("Tokens per second", "Prompt tokens that the cache knows cost nothing.");
     charts.append(gaps, tokens);
@@ -86,9 +88,10 @@ export class LiveNumbers {
     this.#gap.box.classList.toggle("waits", mean * summary.stepsPerSecond > LOST * 1e6);
     const details = `mean of ${plural(count, "gap")}; p99 ${timeText(p99)}, longest ${timeText(max)}`;
     const other = this.#loop === "overlap" ? "normal" : "overlap";
-    const compared = other in this.#byLoop ? ` · with the ${other} loop ${timeText(this.#byLoop[other])}` : "";
-    setText(this.#gap.detail, details + compared);
-    this.#gapChart.describe(details + compared);
+    const compared = other in this.#byLoop ? `with the ${other} loop ${timeText(this.#byLoop[other])}` : "";
+    setText(this.#gap.detail, details);
+    setText(this.#compared, compared);
+    this.#gapChart.describe(`${details}; ${compared}`);
   }
 }
 
