@@ -96,16 +96,10 @@ test("errors of the server and of a proxy", async () => {
 
 function withFetch(t, answer) {
   const asked = [];
-  const store = new Map();
   t.mock.method(globalThis, "fetch", (url, options) => {
     asked.push({ url: String(url), ...options });
     return answer();
   });
-  globalThis.localStorage = {
-    getItem: (name) => store.get(name) ?? null,
-    setItem: (name, value) => store.set(name, value),
-    removeItem: (name) => store.delete(name),
-  };
   return asked;
 }
 

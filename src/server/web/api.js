@@ -1,6 +1,7 @@
 // The server's API: the key, errors with the server's own words, and event streams.
 // Paths are taken from where this file came from, so that the page works behind a proxy's prefix.
 import { SseParser } from "./sse.js";
+import { keep, recall } from "./storage.js";
 
 const KEY = "gapless.key";
 const root = new URL("..", import.meta.url);
@@ -16,23 +17,22 @@ export class ApiError extends Error {
   }
 }
 
-export function getKey() {
-  try {
-    return localStorage.getItem(KEY) ?? "";
-  } catch {
-    return "";
-  }
-}
+let apiKey = recall(KEY) ?? "";
+
+export const getKey = () => apiKey;
 
 export function setKey(key) {
-  try {
-    if (key) localStorage.setItem(KEY, key);
-    else localStorage.removeItem(KEY);
-  } catch {
-    // Storage is switched off: no key can be kept.
-  }
+  keep(KEY, key || null);
+  useKey(key);
+}
+
+function useKey(key) {
+  apiKey = key;
   for (const listener of keyListeners) listener(key);
 }
+
+// Another tab has another key now.
+globalThis.addEventListener?.("storage", (event) => event.key === KEY && useKey(event.newValue ?? ""));
 
 export function onKeyChange(listener) {
   keyListeners.add(listener);

@@ -7,6 +7,7 @@ import { ChatThread } from "./chat_thread.js";
 import { Conversations } from "./conversations.js";
 import { el, iconButton } from "./dom.js";
 import { changedSettings, cleanSettings, storedSettings, storeSettings } from "./settings.js";
+import { keep, recall } from "./storage.js";
 import { newConversation, titleOf } from "./store.js";
 
 const CURRENT = "gapless.chat"; // which is open, in this tab
@@ -64,14 +65,14 @@ class Chat {
   async load() {
     await this.kept.load();
     this.list.warning.hidden = this.kept.kept;
-    const id = sessionStorage.getItem(CURRENT);
+    const id = recall(CURRENT, "sessionStorage");
     const last = id ? this.kept.list.find((conversation) => conversation.id === id) : this.kept.list[0];
     this.open(last ?? this.#current);
   }
 
   open(conversation) {
     this.#current = conversation;
-    sessionStorage.setItem(CURRENT, conversation.id);
+    keep(CURRENT, conversation.id, "sessionStorage");
     this.settings.show(conversation.settings);
     this.showList(false);
     this.draw();

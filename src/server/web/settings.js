@@ -1,15 +1,19 @@
 // The settings of a chat: what the user typed, as text, empty where the server decides. Nothing that is left empty is
 // sent, so a new default of the server is in force at once. Ranges are those of docs/api.md.
+import { keep, recall } from "./storage.js";
+
+const KEY = "gapless.settings";
+
 export const NUMBERS = [
-  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1, hint: "0 to 2" },
-  { name: "max_tokens", label: "Max tokens", min: 1, step: 1, whole: true, hint: "no limit" },
-  { name: "top_p", label: "Top p", min: 0, above: true, max: 1, step: 0.05, hint: "above 0, up to 1" },
-  { name: "top_k", label: "Top k", min: -1, step: 1, whole: true, hint: "0 or -1: all" },
-  { name: "min_p", label: "Min p", min: 0, max: 1, step: 0.05, hint: "0 to 1" },
-  { name: "seed", label: "Seed", step: 1, whole: true, hint: "random" },
-  { name: "repetition_penalty", label: "Repetition penalty", min: 0, above: true, max: 2, step: 0.05, hint: "1: none" },
-  { name: "presence_penalty", label: "Presence penalty", min: -2, max: 2, step: 0.1, hint: "-2 to 2" },
-  { name: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, step: 0.1, hint: "-2 to 2" },
+  { name: "temperature", label: "Temperature", min: 0, max: 2, hint: "0 to 2" },
+  { name: "max_tokens", label: "Max tokens", min: 1, whole: true, hint: "no limit" },
+  { name: "top_p", label: "Top p", min: 0, above: true, max: 1, hint: "above 0, up to 1" },
+  { name: "top_k", label: "Top k", min: -1, whole: true, hint: "0 or -1: all" },
+  { name: "min_p", label: "Min p", min: 0, max: 1, hint: "0 to 1" },
+  { name: "seed", label: "Seed", whole: true, hint: "random" },
+  { name: "repetition_penalty", label: "Repetition penalty", min: 0, above: true, max: 2, hint: "1: none" },
+  { name: "presence_penalty", label: "Presence penalty", min: -2, max: 2, hint: "-2 to 2" },
+  { name: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, hint: "-2 to 2" },
 ];
 const MAX_STOPS = 16;
 const TEXTS = ["system", "stop", "schema"];
@@ -75,21 +79,15 @@ export function requestFields(settings) {
   return { fields, problems };
 }
 
-const KEY = "gapless.settings";
-
 // Those that a new chat begins with: of the chat that was changed last.
 export function storedSettings() {
   try {
-    return cleanSettings(JSON.parse(localStorage.getItem(KEY)));
+    return cleanSettings(JSON.parse(recall(KEY)));
   } catch {
     return {};
   }
 }
 
 export function storeSettings(settings) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(settings));
-  } catch {
-    // The chat itself has them too.
-  }
+  keep(KEY, JSON.stringify(settings));
 }

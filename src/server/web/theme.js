@@ -1,16 +1,11 @@
 // Light, dark, or as the system has it. `data-theme` on <html> always says which of the two it is now.
+import { keep, recall } from "./storage.js";
+
 const KEY = "gapless.theme";
+const CHOICES = ["auto", "light", "dark"];
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-function stored() {
-  try {
-    return localStorage.getItem(KEY) ?? "auto";
-  } catch {
-    return "auto";
-  }
-}
-
-let choice = stored();
+let choice = CHOICES.includes(recall(KEY)) ? recall(KEY) : CHOICES[0];
 
 function apply() {
   document.documentElement.dataset.theme = choice === "auto" ? (system.matches ? "dark" : "light") : choice;
@@ -21,11 +16,7 @@ export const themeChoice = () => choice;
 
 export function chooseTheme(to) {
   choice = to;
-  try {
-    localStorage.setItem(KEY, to);
-  } catch {
-    // Storage is switched off: the choice holds until the page is left.
-  }
+  keep(KEY, to);
   apply();
 }
 
