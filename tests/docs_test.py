@@ -47,15 +47,16 @@ def anchors(text):
 
 
 def link_errors(path, prose):
-    for match in re.finditer(r"\]\(([^)\s]+)\)", prose):
-        target, _, anchor = match.group(1).partition("#")
+    for match in re.finditer(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", prose):
+        link = match.group(1) or match.group(2)
+        target, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", target):
             continue
         file = (path.parent / target).resolve() if target else path
         if not file.exists():
             yield f"no file {target}"
         elif anchor and anchor not in anchors(file.read_text()):
-            yield f"no heading for {match.group(1)}"
+            yield f"no heading for {link}"
 
 
 def is_path(span):
@@ -198,8 +199,8 @@ class EachRuleIsNoticed(unittest.TestCase):
 
     def test_links(self):
         page = ROOT / "docs/cli.md"
-        bad = "[a](nowhere.md) [b](api.md#no-such-heading) [c](#nor-this)"
-        self.assertEqual(len(list(link_errors(page, bad))), 3)
+        bad = '[a](nowhere.md) [b](api.md#no-such-heading) [c](#nor-this) <img src="no.png">'
+        self.assertEqual(len(list(link_errors(page, bad))), 4)
         self.assertEqual(list(link_errors(page, "[a](api.md#errors) [b](#gapless-serve) [c](https://example.com/x#y)")), [])
 
     def test_anchors(self):
