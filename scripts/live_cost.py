@@ -2,8 +2,8 @@
 """What one viewer of GET /live costs a server that is busy: scripts/live_cost.py [--pairs N] [--seconds S] PROGRAM ARGUMENT...
 
 Starts `PROGRAM serve ARGUMENT...`, keeps 32 answers under way with `PROGRAM bench serve`, and goes through pairs of slices, one with a viewer and
-one without, in the order ABBA. Prints the CPU time of the thread that feeds the viewer and of the scheduler's snapshots, as a share of a step, and
-what the viewer does to the number of tokens."""
+one without, in the order ABBA. Prints the CPU time of everything that feeds the viewer, as a share of a step, and
+what the viewer does to the time from one step to the next."""
 import argparse
 import http.client
 import json
@@ -16,6 +16,7 @@ import time
 import urllib.request
 
 STREAMS = 32
+STATES_A_SECOND = 2
 
 
 class Server:
@@ -52,14 +53,14 @@ class Viewer:
     def __init__(self, server):
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port)
         self.connection.request("GET", "/live")
-        self.response, self.bytes = self.connection.getresponse(), 0
+        self.response = self.connection.getresponse()
         self.thread = threading.Thread(target=self.read)
         self.thread.start()
 
     def read(self):
         try:
-            while data := self.response.read1(1 << 20):
-                self.bytes += len(data)
+            while self.response.read1(1 << 20):
+                pass
         except (OSError, http.client.HTTPException):
             pass
 
@@ -68,38 +69,44 @@ class Viewer:
         self.thread.join()
 
 
+def sending_us_per_s(server, seconds):
+    """CPU of the http thread for the viewer's events, while it has nothing else to do."""
+    viewer = Viewer(server)
+    time.sleep(0.5)
+    before = server.thread_cpu()["http"]
+    time.sleep(seconds)
+    spent = server.thread_cpu()["http"] - before
+    viewer.close()
+    return 1e6 * spent / seconds
+
+
 def measure(server, seconds, watched):
-    """One slice: {"tokens_per_s", "steps", "live_s", "snapshots": [us]}"""
+    """One slice: what its steps of all streams took, from one's begin to the next one's, and what the viewer cost."""
     viewer = Viewer(server) if watched else None
     time.sleep(0.5)
-    tokens, steps, cpu, begin = (server.counter("gapless_generation_tokens_total"), server.counter("gapless_steps_total"), server.thread_cpu(),
-                                 time.monotonic())
+    cpu = server.thread_cpu()
     time.sleep(seconds)
-    elapsed = time.monotonic() - begin
-    cpu_after = server.thread_cpu()
-    slice_ = {"tokens_per_s": (server.counter("gapless_generation_tokens_total") - tokens) / elapsed, "seconds": elapsed,
-              "steps": server.counter("gapless_steps_total") - steps, "live_s": cpu_after.get("live", 0) - cpu.get("live", 0)}
+    live = server.thread_cpu().get("live", 0) - cpu.get("live", 0)
+    spans = [event for event in json.loads(server.get(f"/trace?seconds={seconds}"))["traceEvents"] if event["ph"] == "X"]
     if viewer:
-        events = json.loads(server.get(f"/trace?seconds={seconds}"))["traceEvents"]
-        slice_["snapshots"] = [event["dur"] for event in events if event["ph"] == "X" and event["name"] == "snapshot"]
-        slice_["bytes_per_s"] = viewer.bytes / (time.monotonic() - begin + 0.5)
         viewer.close()
         time.sleep(0.5)
-    return slice_
+    begins = [span["ts"] for span in spans if span["name"] == "decode" and span["args"]["rows"] == STREAMS]
+    return {"step_us": statistics.median(b - a for a, b in zip(begins, begins[1:])), "live_us_per_s": 1e6 * live / seconds,
+            "snapshots": [span["dur"] for span in spans if span["name"] == "snapshot"]}
 
 
-def report(pairs):
+def report(pairs, sending):
     watched = [slices[True] for slices in pairs]
-    steps, seconds = sum(s["steps"] for s in watched), sum(s["seconds"] for s in watched)
-    snapshots = [us for s in watched for us in s["snapshots"]]
-    step_us, live_us = 1e6 * seconds / steps, 1e6 * sum(s["live_s"] for s in watched) / steps
-    snapshot_us = sum(snapshots) / steps
-    print(f"step {step_us:.0f} us; of it thread live {live_us:.1f} us, snapshots {snapshot_us:.2f} us (one: {statistics.median(snapshots):.1f} us): "
-          f"{100 * (live_us + snapshot_us) / step_us:.3f} %")
-    print(f"{statistics.mean(s['bytes_per_s'] for s in watched) / 1000:.1f} KB/s to the viewer")
-    ratios = [slices[True]["tokens_per_s"] / slices[False]["tokens_per_s"] for slices in pairs]
+    step = statistics.median(s["step_us"] for s in watched)
+    live = statistics.median(s["live_us_per_s"] for s in watched)
+    snapshot = statistics.median(us for s in watched for us in s["snapshots"])
+    cost = (live + sending + STATES_A_SECOND * snapshot) / 1e6
+    print(f"CPU in a second: {live:.0f} us to make the events, {sending:.0f} us to send them, {STATES_A_SECOND} snapshots of {snapshot:.1f} us; "
+          f"{cost * step:.1f} us of a step of {step:.0f} us: {100 * cost:.3f} %")
+    ratios = [slices[True]["step_us"] / slices[False]["step_us"] for slices in pairs]
     error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
-    print(f"tokens/s watched / not watched: {statistics.mean(ratios):.4f} +- {error:.4f} ({len(ratios)} pairs)")
+    print(f"time of a step, watched / not watched: {statistics.mean(ratios):.4f} +- {error:.4f} (median {statistics.median(ratios):.4f}, {len(ratios)} pairs)")
 
 
 def main():
@@ -111,6 +118,7 @@ def main():
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     server = Server(args.program, args.arguments)
+    sending = sending_us_per_s(server, args.seconds)
     load = subprocess.Popen([args.program, "bench", "serve", "--url", server.url, "--concurrency", str(STREAMS), "--requests", "100000",
                              "--prompt-tokens", "32", "--max-tokens", str(args.load_tokens)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -119,7 +127,7 @@ def main():
         pairs = []
         for i in range(args.pairs):
             pairs.append({watched: measure(server, args.seconds, watched) for watched in ((True, False) if i % 2 == 0 else (False, True))})
-        report(pairs)
+        report(pairs, sending)
     finally:
         load.kill()
         server.process.kill()

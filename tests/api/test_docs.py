@@ -31,7 +31,7 @@ NOT_RUN = {
     r"^gapless serve / chat": "a list of commands",
 }
 # What takes long: run in the full tier.
-SLOW = r"\bbench\b|selftest|serve gemma3|--kv-mem 2G|--max-running-requests 1|timeout 5 [^;]*$"
+SLOW = r"\bbench\b|selftest|scripts/live_cost|serve gemma3|--kv-mem 2G|--max-running-requests 1|timeout 5 [^;]*$"
 # What does not end with 0: what it looks like -> its exit status and what it says.
 ENDS_WITH = {
     r'"max_tokens": "256"': (22, "max_tokens"),
