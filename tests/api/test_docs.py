@@ -213,7 +213,7 @@ def test_the_command_runs(code, folder, server, tmp_path):
         process = start(code, folder, f"http://127.0.0.1:{port}", port, output)
     try:
         if in_foreground(code.text):
-            wait_for(lambda: process.poll() is not None or is_ready(port), 30, "a ready server")
+            wait_for(lambda: process.poll() is not None or is_ready(port), 60, "a ready server")
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=1200)
     finally:
