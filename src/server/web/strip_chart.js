@@ -12,11 +12,12 @@ export class StripChart {
   #points = [];
   #marks = [];
   #hover = null;
-  #canvas = el("canvas", { class: "strip", role: "img" });
+  #canvas;
 
   // series: [{key, label, color: '--property', points: true to draw dots}]; scale: logScale() or linearScale(); text(value) for axis and hover.
   constructor(root, { label, seconds = 60, series, scale, text }) {
     Object.assign(this, { label, seconds, series, scale, text });
+    this.#canvas = el("canvas", { class: "strip", role: "img", "aria-label": label });
     this.readout = el("p", { class: "strip-readout" });
     root.append(legend(series), this.#canvas, this.readout);
     ({ ctx: this.ctx, size: this.size } = fitCanvas(this.#canvas, () => this.paint()));

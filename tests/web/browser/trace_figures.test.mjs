@@ -43,7 +43,7 @@ test("a recording has the figures that the program gives for it", async (t) => {
 test("a saved file is opened, and its gap is found and shown", async (t) => {
   const page = await open(t);
   await choose(page, "small.json", smallTrace());
-  await page.getByText("small.json").waitFor();
+  await page.getByRole("heading", { name: "Device busy" }).waitFor();
   assert.match(await figure(page, "Device busy").textContent(), /^97\.56/);
   const gaps = page.getByRole("region", { name: "Longest gaps" });
   await gaps.getByText("decode 15, decode 16").waitFor();
@@ -77,7 +77,7 @@ test("the keyboard walks from span to span and says what each is", async (t) => 
 test("what is no trace is refused, and what was shown stays", async (t) => {
   const page = await open(t);
   await choose(page, "small.json", smallTrace());
-  await page.getByText("small.json").waitFor();
+  await page.getByRole("heading", { name: "Device busy" }).waitFor();
   await choose(page, "notes.json", "dear diary");
   await page.getByRole("alert").getByText("it begins with 'dear diary'").waitFor();
   assert.match(await figure(page, "Device busy").textContent(), /^97\.56/);

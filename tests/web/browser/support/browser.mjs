@@ -10,6 +10,8 @@ export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844 };
 export const NARROWEST = { width: 360, height: 640 };
 
+const PATIENCE = 60_000; // ms; a busy machine is slow, which is no failure
+
 // One for a file of tests, closed with it.
 export async function startBrowser(after) {
   const browser = await chromium.launch({
@@ -26,7 +28,7 @@ export async function startBrowser(after) {
 export async function openPage(t, browser, url, { allowed = [], ...options } = {}) {
   const context = await browser.newContext({ viewport: DESKTOP, acceptDownloads: true, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20000);
+  page.setDefaultTimeout(PATIENCE);
   const problems = [];
   const { host } = new URL(url);
   const note = (text) => {
@@ -46,10 +48,4 @@ export async function openPage(t, browser, url, { allowed = [], ...options } = {
   });
   await page.goto(url);
   return page;
-}
-
-// The value of expression once it is truthy, which is looked at with every picture that the page draws.
-export async function eventually(page, expression, argument) {
-  const handle = await page.waitForFunction(expression, argument);
-  return handle.jsonValue();
 }

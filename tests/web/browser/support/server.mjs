@@ -14,7 +14,7 @@ const MODEL = process.env.GAPLESS_SMOLLM2 ?? "";
 export const SIMULATED = "sim:h100-llama3.2-1b";
 
 // Polls until condition() is truthy and returns that. Where a page or a server can say when something is done, wait for that instead.
-export async function waitFor(condition, what, seconds = 30) {
+export async function waitFor(condition, what, seconds = 60) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const value = await condition();
@@ -62,7 +62,7 @@ export class Server {
     return waitFor(() => {
       assert.equal(this.#process.exitCode, null, this.log);
       return condition();
-    }, what, 60);
+    }, what);
   }
 
   async #isReady() {

@@ -1,0 +1,93 @@
+// The live view before a simulated accelerator, whose steps show plainly what the host costs.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { openPage, startBrowser } from "./support/browser.mjs";
+import { startSimulated, waitFor } from "./support/server.mjs";
+import { showView } from "./support/tour.mjs";
+
+const server = await startSimulated(after);
+const browser = await startBrowser(after);
+
+const section = (page, heading) => page.locator("section").filter({ has: page.getByRole("heading", { name: heading, exact: true }) }).last();
+
+// A figure as it is written: "12.3 µs", "1 234", "98.5 %". Times are in microseconds; null: none yet.
+function numberIn(text) {
+  const [, number, unit] = /^([\d\s.]+?)\s*(µs|ms|s|%)?$/.exec(text.trim()) ?? [];
+  if (number === undefined) return null;
+  return Number(number.replace(/\s/g, "")) * ({ ms: 1e3, s: 1e6 }[unit] ?? 1);
+}
+
+const bigNumber = async (page, heading) => numberIn(await section(page, heading).locator("p").first().textContent());
+
+function watch(t, page, options) {
+  const load = server.load(options);
+  t.after(() => load.stop());
+  return waitFor(() => bigNumber(page, "Generated tokens per second"), "generated tokens on the page");
+}
+
+test("an idle server says that nothing runs and offers load", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  await page.getByText("Nothing runs").waitFor();
+  await page.getByRole("button", { name: "Start some load" }).click();
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  await waitFor(() => server.metric("gapless_running_requests"), "requests of the load generator");
+  await waitFor(() => bigNumber(page, "Generated tokens per second"), "generated tokens on the page");
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await page.getByRole("button", { name: "Start load" }).waitFor();
+  await waitFor(async () => await server.metric("gapless_running_requests") === 0, "an idle server");
+  const answers = await page.getByRole("region", { name: "Load generator" }).getByText(/^answers$/).count();
+  assert.equal(answers, 1, "the results stay after the end");
+});
+
+test("the loop is switched under load and the device's gaps grow", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  await watch(t, page, { concurrency: 32 });
+  const gap = () => bigNumber(page, "Device idle between steps");
+  await waitFor(async () => await gap() !== null, "a gap on the page");
+  await page.locator("label").filter({ hasText: "Normal" }).click();
+  await waitFor(async () => await server.metric("gapless_overlap_loop") === 0, "the normal loop in the server");
+  const compared = /with the overlap loop (\S+\s\S+|0)$/;
+  const detail = section(page, "Device idle between steps").getByText(compared);
+  await detail.waitFor();
+  const overlap = numberIn(compared.exec(await detail.textContent())[1]);
+  await waitFor(async () => await gap() > overlap, "larger gaps in the normal loop than in overlap");
+  await page.locator("label").filter({ hasText: "Overlap" }).click();
+  await waitFor(async () => await server.metric("gapless_overlap_loop") === 1, "the overlap loop in the server");
+  await section(page, "Device idle between steps").getByText(/with the normal loop/).waitFor();
+});
+
+test("a loop that somebody else switches is shown", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  await page.getByText("Nothing runs").waitFor();
+  for (const loop of ["normal", "overlap"]) {
+    await server.post("/scheduler/loop", { loop });
+    await waitFor(() => page.getByRole("radio", { name: loop }).isChecked(), `the ${loop} loop on the page`);
+  }
+});
+
+test("a request is aborted from the table", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  const { max_model_len: context } = (await (await fetch(`${server.url}/v1/models`)).json()).data[0];
+  const body = JSON.stringify({ prompt: "x", max_tokens: context - 16, ignore_eos: true });
+  const answer = fetch(`${server.url}/v1/completions`, { method: "POST", body });
+  const abort = page.getByRole("button", { name: /^Abort request/ });
+  await section(page, "Requests").getByText("1 running").waitFor();
+  await abort.click();
+  assert.match(await (await answer).text(), /aborted/);
+  await abort.waitFor({ state: "hidden" });
+});
+
+test("the cache is emptied from the page, and only when nothing runs", async (t) => {
+  await server.post("/v1/completions", { prompt: "a prefix ".repeat(200), max_tokens: 1 });
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  await page.getByRole("button", { name: "Empty the cache" }).click();
+  await page.getByText(/The cache is empty: .* dropped/).waitFor();
+});
+
+test("the view asks for nothing once another one is shown", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  const feed = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/live"));
+  await page.getByText("requests at once").waitFor();
+  await showView(page, "Chat");
+  await feed;
+});
