@@ -68,6 +68,7 @@ class Chat {
     const id = recall(CURRENT, "sessionStorage");
     const last = id ? this.kept.list.find((conversation) => conversation.id === id) : this.kept.list[0];
     this.open(last ?? this.#current);
+    this.composer.restoreDraft();
   }
 
   open(conversation) {

@@ -1,7 +1,9 @@
 // The field at the bottom: Enter sends, Shift+Enter begins a line, Escape stops.
 import { el } from "./dom.js";
+import { keep, recall } from "./storage.js";
 
 const MAX_HEIGHT_PX = 240;
+const DRAFT = "gapless.draft"; // what was typed and not sent, in this tab
 
 export class Composer {
   // actions: {send(text) -> whether it was taken, stop(), openSettings(), resetSettings()}
@@ -9,7 +11,7 @@ export class Composer {
     this.actions = actions;
     this.running = false;
     this.field = el("textarea", { rows: 1, id: "chat-input", "aria-label": "Message", placeholder: "Message", enterkeyhint: "send",
-      oninput: () => this.#fit(), onkeydown: (event) => this.#key(event) });
+      oninput: () => this.#changed(), onkeydown: (event) => this.#key(event) });
     this.button = el("button", { type: "submit", class: "primary icon icon-send", "aria-label": "Send" });
     this.chips = el("div", { class: "chips" });
     this.element = el("form", { class: "composer", onsubmit: (event) => { event.preventDefault(); this.#submit(); } },
@@ -41,12 +43,23 @@ export class Composer {
 
   setText(text) {
     this.field.value = text;
-    this.#fit();
+    this.#changed();
     this.field.focus();
+  }
+
+  // After a reload.
+  restoreDraft() {
+    this.field.value = recall(DRAFT, "sessionStorage") ?? "";
+    this.#fit();
   }
 
   focus() {
     this.field.focus();
+  }
+
+  #changed() {
+    keep(DRAFT, this.field.value || null, "sessionStorage");
+    this.#fit();
   }
 
   #submit() {

@@ -7,7 +7,7 @@ const VERSION = 1;
 const ROLES = ["user", "assistant"];
 
 const failed = (problem) => ({ conversations: [], problems: [problem] });
-const timeOf = (value) => (Number.isFinite(value) && value > 0 ? value : Date.now());
+const timeOf = (value, otherwise) => (Number.isFinite(value) && value > 0 ? value : otherwise);
 
 export function exportText(conversations) {
   const pick = ({ title, named, created, updated, settings, messages }) => ({ title, named, created, updated, settings, messages });
@@ -26,22 +26,24 @@ export function importText(text) {
   if (file.version !== VERSION) return failed(`"version" is ${JSON.stringify(file.version)}; this page reads ${VERSION}.`);
   if (!Array.isArray(file.conversations)) return failed('"conversations" is not a list.');
   const problems = [];
-  const conversations = file.conversations.map((given, i) => readConversation(given, `conversations[${i}]`, problems));
+  const conversations = file.conversations.map((given, i) => readConversation(given, i, problems));
   return { conversations: conversations.filter(Boolean), problems };
 }
 
-function readConversation(given, where, problems) {
+function readConversation(given, i, problems) {
+  const where = `conversations[${i}]`;
   if (!Array.isArray(given?.messages)) {
     problems.push(`${where}.messages is not a list.`);
     return null;
   }
   const before = problems.length;
-  const messages = given.messages.map((message, i) => readMessage(message, `${where}.messages[${i}]`, problems));
+  const messages = given.messages.map((message, n) => readMessage(message, `${where}.messages[${n}]`, problems));
   if (problems.length > before) return null;
+  const now = Date.now() - i; // keeps the order of the file
   const first = messages.find(({ role }) => role === "user");
   const title = typeof given.title === "string" && given.title ? given.title : titleOf(first?.content ?? "Imported");
   return { ...newConversation(cleanSettings(given.settings)), title, named: given.named === true, messages,
-    created: timeOf(given.created), updated: timeOf(given.updated) };
+    created: timeOf(given.created, now), updated: timeOf(given.updated, now) };
 }
 
 function readMessage(given, where, problems) {
