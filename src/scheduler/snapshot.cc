@@ -55,6 +55,7 @@ void Scheduler::handle(const TakeSnapshot& ask) {
 }
 
 SchedulerSnapshot Scheduler::snapshot() {
+  retire_finished();  // of an abort that came with the question
   update_gauges();
   SchedulerSnapshot taken;
   taken.at = steady_seconds();

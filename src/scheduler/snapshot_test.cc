@@ -98,6 +98,21 @@ TEST(Snapshot, PagesOfARequestThatEndedInFlightAreLeased) {
   s.finish_all();
 }
 
+TEST(Snapshot, WhatAnAbortBeforeItEndedIsGone) {
+  Stepped s;
+  s.send(named(1, prompt(10), 30));
+  s.send(named(2, prompt(10, 1), 30));
+  s.settle();
+  s.turns(3);
+  s.h.abort(1);
+  const SchedulerSnapshot shot = ask(s.h);  // in the same step
+  EXPECT_EQ(shot.stats.running, 1);
+  ASSERT_EQ(shot.requests.size(), 1u);
+  EXPECT_EQ(shot.requests[0].id, 2u);
+  EXPECT_EQ(shot.requests_left_out, 0);
+  s.finish_all();
+}
+
 TEST(Snapshot, ARetractedRequestIsToldApart) {
   Stepped s;
   s.send(named(1, prompt(10), 30));

@@ -1,6 +1,6 @@
 // The loops as they run in a server: the scheduler on one thread, the forward side on another, requests,
-// aborts, flushes and loop switches from two more, all of them with small random delays. The thread sanitizer
-// watches: a page that is given back while a batch reads it is a race here.
+// aborts, flushes, loop switches and questions from two more, all of them with small random delays. The
+// thread sanitizer watches: a page that is given back while a batch reads it is a race here.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -55,6 +55,7 @@ class ThreadedRun {
     for (const WorkloadEvent& event : w_.events) {
       if ((event.kind == WorkloadEvent::Kind::kRequest) != requests) continue;
       dawdle();
+      if (!requests) ask_what_runs();
       switch (event.kind) {
         case WorkloadEvent::Kind::kRequest:
           push(std::make_unique<Request>(w_.requests[event.id - 1]));
@@ -76,11 +77,19 @@ class ThreadedRun {
         h_.worker.fail_next(Status::internal("injected"));
     }
   }
+  void ask_what_runs() {
+    sent_++;
+    push(TakeSnapshot{[this](SchedulerSnapshot&& s) {
+      answered_++;
+      EXPECT_EQ(s.pages.free + s.pages.tree + s.pages.in_use + s.pages.leased, w_.config.max_total_pages());
+      EXPECT_EQ(int64_t(s.requests.size()) + s.requests_left_out, s.stats.running + s.stats.queued);
+    }});
+  }
   void push(SchedulerMessage message) { ASSERT_TRUE(h_.inbox.try_push(std::move(message))); }
 
   void check() {
     h_.expect_nothing_left();
-    EXPECT_EQ(answered_, sent_) << "flushes and switches";
+    EXPECT_EQ(answered_, sent_) << "flushes, switches and snapshots";
     for (const Request& request : w_.requests) {
       for (int32_t choice = 0; choice < request.n; choice++) h_.expect_answer_or_cut(request, choice, true);
     }
