@@ -81,6 +81,8 @@ void Engine::start() {
   register_sim_metrics();
   metrics_.gauge("gapless_kv_total_bytes", "Memory of the KV pool, committed as it is used.")
       .set(double(parts_.sizing.kv_bytes));
+  metrics_.gauge("gapless_max_running_requests", "Choices that may be computed at the same time.")
+      .set(double(parts_.sizing.scheduler.max_running_requests));
   overlap_worker_.start();
   detokenizer_ =
       std::make_unique<Detokenizer>(parts_.tokenizer->token_bytes(), tracer_.ring(trace::kDetokenizer),
