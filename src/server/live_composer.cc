@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "base/trace_names.h"
 #include "server/json_writer.h"
@@ -81,32 +82,23 @@ size_t LiveComposer::spans_per_frame() const {
 }
 
 std::shared_ptr<const LiveEvent> LiveComposer::frame() {
-  const double now = steady_seconds();
-  double from = last_frame_;
   if (!read_rings()) steps_.restart();
+  const double now = steady_seconds();
+  double from = std::exchange(last_frame_, now);
   const auto& device = rings_[ring_index(trace::kDevice)].fresh;
   const auto& scheduler = rings_[ring_index(trace::kScheduler)].fresh;
   const StepsReport steps = steps_.count(device, scheduler, now - from);
-  last_frame_ = now;
+  size_t left_out = 0;
+  const std::vector<Span> spans = newest_spans(from, left_out);
 
-  std::vector<Span> spans;
-  for (size_t ring = 0; ring < rings_.size(); ring++)
-    for (const TraceRecord& record : rings_[ring].fresh) spans.push_back({ring, &record});
-  const size_t all = spans.size(), most = spans_per_frame();
-  if (all > most) {
-    std::ranges::nth_element(spans, spans.begin() + ptrdiff_t(most), std::ranges::greater(),
-                             [](const Span& span) { return span.record->end; });
-    from = std::max(from, spans[most].record->end);  // the newest that is left out
-    spans.resize(most);
-  }
   auto event = std::make_shared<LiveEvent>();
   event->kind = LiveEvent::Kind::kFrame;
   std::string& out = event->fields;
   JsonWriter w(out);
   w.key("now").fixed(now - start_, 6).key("from").fixed(from - start_, 6).key("to").fixed(now - start_, 6);
-  w.key("left_out").integer(int64_t(all - spans.size()));
+  w.key("left_out").integer(int64_t(left_out));
   w.key("loop").string(event_loop_name(engine_.event_loop())).key("spans").begin_array();
-  write_spans(out, std::move(spans), from);
+  write_spans(out, spans, from);
   w.end_array();
   out += ',';
   write_steps(out, steps, start_);
@@ -114,9 +106,24 @@ std::shared_ptr<const LiveEvent> LiveComposer::frame() {
   return event;
 }
 
-void LiveComposer::write_spans(std::string& out, std::vector<Span> spans, double from) {
-  // In order, ring by ring.
+// As many as a frame may have, each ring's in order. Where there are more, `from` becomes the end of the
+// newest that is left out.
+std::vector<LiveComposer::Span> LiveComposer::newest_spans(double& from, size_t& left_out) const {
+  std::vector<Span> spans;
+  for (size_t ring = 0; ring < rings_.size(); ring++)
+    for (const TraceRecord& record : rings_[ring].fresh) spans.push_back({ring, &record});
+  const size_t most = spans_per_frame();
+  if (spans.size() <= most) return spans;
+  left_out = spans.size() - most;
+  std::ranges::nth_element(spans, spans.begin() + ptrdiff_t(most), std::ranges::greater(),
+                           [](const Span& span) { return span.record->end; });
+  from = std::max(from, spans[most].record->end);
+  spans.resize(most);
   std::ranges::sort(spans, {}, &Span::record);
+  return spans;
+}
+
+void LiveComposer::write_spans(std::string& out, const std::vector<Span>& spans, double from) {
   for (size_t i = 0; i < spans.size(); i++) {
     const TraceRecord& record = *spans[i].record;
     out += i > 0 ? ",[" : "[";

@@ -42,7 +42,8 @@ class LiveComposer {
   // False: some were overwritten before they could be read.
   bool read_rings();
   size_t spans_per_frame() const;
-  void write_spans(std::string& out, std::vector<Span> spans, double from);
+  std::vector<Span> newest_spans(double& from, size_t& left_out) const;
+  void write_spans(std::string& out, const std::vector<Span>& spans, double from);
   size_t index_of(const TraceName& name);
 
   EngineApi& engine_;
