@@ -260,8 +260,9 @@ def test_starts_that_fail_are_those_of_the_errors_page(server, tmp_path):
     seen = set()
     for arguments in [*bad_starts(tmp_path), [MODEL, "--port", server.port]]:
         result = subprocess.run([BINARY, "serve", *map(str, arguments)], capture_output=True, text=True, timeout=30)
-        assert result.stderr.startswith("gapless: "), result.stderr
-        said = result.stderr.splitlines()[0].removeprefix("gapless: ")
+        told = [line for line in result.stderr.splitlines() if not line.startswith("loading ")]  # on a slow machine
+        assert told[0].startswith("gapless: "), result.stderr
+        said = told[0].removeprefix("gapless: ")
         row = next((row for row in documented if row[0] == result.returncode and row[1].fullmatch(said)), None)
         assert row, f"{arguments}: exit code {result.returncode}, {said}"
         seen.add(row)
