@@ -8,7 +8,7 @@ const number = (value, digits = 0) => value.toLocaleString("en", { maximumFracti
 function statTexts({ stats = {}, finish }) {
   const out = [];
   const cached = stats.cached ? ` (${number(stats.cached)} cached)` : "";
-  if (stats.rate !== undefined) out.push([`${number(stats.rate, 1)} tok/s`, "tokens per second after the first"]);
+  if (stats.rate !== undefined) out.push([`${number(stats.rate, 1)} tok/s`, "tokens per second, seen from this browser"]);
   if (stats.ttft !== undefined) out.push([`first token ${number(stats.ttft)} ms`, "time to the first token, seen from this browser"]);
   if (stats.prompt !== undefined) out.push([`${number(stats.prompt)} in${cached}`, "tokens of the prompt"]);
   if (stats.output !== undefined) out.push([`${number(stats.output)} out`, "tokens of the answer"]);

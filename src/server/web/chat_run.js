@@ -3,7 +3,7 @@ import { ApiError, errorFrom, events } from "./api.js";
 import { requestFields } from "./settings.js";
 
 const COMPLETION_TOKENS = "256"; // the server's own default for completions is 16
-const MIN_SECONDS = 0.05; // what comes within less came in one piece, which says nothing of the speed
+const ONE_PIECE_MS = 5; // what comes within less came in one piece
 
 // The request for the answer to all messages; if the last is an answer, for what comes after its words.
 // chat: the model has a chat template. -> {path, body, problems}
@@ -64,17 +64,23 @@ function tick(clock) {
   clock.firstTokens = clock.usage?.completion_tokens ?? 1;
 }
 
-// The first piece is the prompt's time; the speed is that of the tokens after it.
-function statsOf({ start, first, last, usage, firstTokens }) {
+function statsOf(clock) {
+  const { start, first, usage } = clock;
   if (!first) return {};
   const stats = { ttft: first - start };
   if (!usage) return stats;
-  const seconds = (last - first) / 1000, after = usage.completion_tokens - firstTokens;
-  if (seconds >= MIN_SECONDS && after > 0) stats.rate = after / seconds;
+  stats.rate = rateOf(clock);
   stats.prompt = usage.prompt_tokens;
   stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   stats.output = usage.completion_tokens;
   return stats;
+}
+
+// Of the tokens after the first, or of all since the request where they came in one piece.
+function rateOf({ start, first, last, usage, firstTokens }) {
+  const onePiece = last - first < ONE_PIECE_MS;
+  const tokens = usage.completion_tokens - (onePiece ? 0 : firstTokens);
+  return 1000 * tokens / (last - (onePiece ? start : first));
 }
 
 function plainError(error) {
