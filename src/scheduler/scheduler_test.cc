@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include "scheduler/testing/harness.h"
 #include "scheduler/testing/peer.h"
@@ -57,9 +58,11 @@ TEST(Scheduler, A_KV_1_AServerHealsALeakAndLivesOn) {
   Scheduler scheduler(config, {worker, worker, sink, inbox, small_vocabulary(config.vocab_size), metrics,
                                tracer, [&](int32_t page) { worker.poison(page); }});
   SchedulerTestPeer peer(scheduler);
-  static auto* const lost_pages = new KvLease(peer.memory().allocator);  // still reachable, never returned
-  static auto* const lost_slot = new ReqSlot(peer.memory().rows.allocate());
-  ASSERT_TRUE(lost_slot && peer.memory().allocator.extend(*lost_pages, 5));
+  static auto* const lost_pages = new std::deque<KvLease>;  // still reachable, never returned
+  static auto* const lost_slots = new std::deque<ReqSlot>;
+  lost_slots->push_back(peer.memory().rows.allocate());
+  lost_pages->emplace_back(peer.memory().allocator);
+  ASSERT_TRUE(lost_slots->back() && peer.memory().allocator.extend(lost_pages->back(), 5));
   EXPECT_NE(scheduler.check_memory(), "");
   EXPECT_EQ(scheduler.step(), LoopWait::kRequests);
   EXPECT_EQ(scheduler.stats().kv_healed, 6);
