@@ -139,8 +139,13 @@ Cli::Cli() {
 
 int run_cli(int argc, const char* const* argv) {
   Cli cli;
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {  // `help bench serve` is `bench serve --help`
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
   try {
-    cli.app.parse(argc, argv);
+    cli.app.parse(int(words.size()), words.data());
   } catch (const CLI::CallForHelp&) {
     std::fputs(help_text(*deepest(&cli.app)).c_str(), stdout);
     return kExitOk;

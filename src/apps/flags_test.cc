@@ -56,6 +56,16 @@ TEST(Cli, AnUnknownFlagIsAUsageErrorWithASuggestion) {
   EXPECT_NE(text.find("did you mean --requests?"), std::string::npos) << text;
 }
 
+TEST(Cli, HelpIsACommandToo) {
+  std::string text, flag;
+  EXPECT_EQ(run({"help"}, &text), kExitOk);
+  EXPECT_EQ(run({"--help"}, &flag), kExitOk);
+  EXPECT_EQ(text, flag);
+  EXPECT_EQ(run({"help", "bench", "serve"}, &text), kExitOk);
+  EXPECT_EQ(run({"bench", "serve", "--help"}, &flag), kExitOk);
+  EXPECT_EQ(text, flag);
+}
+
 TEST(Cli, MessagesNameWhatIsMissing) {
   std::string text;
   EXPECT_EQ(run({}, &text), kExitUsage);

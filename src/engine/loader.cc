@@ -70,13 +70,13 @@ Result<GgufFile> open_model(const EngineOptions& options, const Device& device,
 }
 
 // The template asked for, else the file's own, else none; `source` says which, or why there is none and what
-// to do.
-Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& options,
+// to do. asked: the text of the first.
+Result<std::unique_ptr<ChatTemplate>> choose_chat_template(const EngineOptions& options, std::string asked,
                                                            const GgufMetadata& metadata,
                                                            const Tokenizer& tokenizer, std::string& source) {
   std::string text;
   if (!options.chat_template.empty()) {
-    ASSIGN_OR_RETURN(text, usage(load_chat_template(options.chat_template)));
+    text = std::move(asked);
     source = options.chat_template;
   } else if (metadata.has("tokenizer.chat_template")) {
     ASSIGN_OR_RETURN(const std::string_view own, metadata.get_string("tokenizer.chat_template"));
@@ -164,6 +164,10 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   ASSIGN_OR_RETURN(OpTable table, usage(choose_ops(options, isa)));
   parts.table = std::make_unique<OpTable>(table);
   ASSIGN_OR_RETURN(parts.device, usage(make_device(options.device, {.threads = parts.threads.threads})));
+  std::string asked_template;
+  if (!options.chat_template.empty()) {  // before the model: what is wrong with a flag is said at once
+    ASSIGN_OR_RETURN(asked_template, usage(load_chat_template(options.chat_template)));
+  }
   std::vector<std::byte> made_file;
   ASSIGN_OR_RETURN(const GgufFile file, open_model(options, *parts.device, made_file));
 
@@ -177,8 +181,9 @@ Result<LoadedModel> load_parts(const EngineOptions& options) {
   if (parts.tokenizer->vocab_size() != config.vocab_size)
     return Status::invalid("{}: the tokenizer has {} tokens, the weights {}", file.name(),
                            parts.tokenizer->vocab_size(), config.vocab_size);
-  ASSIGN_OR_RETURN(parts.chat_template, choose_chat_template(options, file.metadata(), *parts.tokenizer,
-                                                             parts.chat_template_source));
+  ASSIGN_OR_RETURN(parts.chat_template,
+                   choose_chat_template(options, std::move(asked_template), file.metadata(), *parts.tokenizer,
+                                        parts.chat_template_source));
 
   ASSIGN_OR_RETURN(parts.sizing, usage(resolve_sizing(options, config, parts.tokenizer->eos_ids(),
                                                       int64_t(parts.memory.bytes))));

@@ -115,6 +115,15 @@ TEST(SimEngine, OnlyTheSimulatedDeviceNeedsNoFile) {
   EXPECT_NE(unknown.message().find("b200-llama3.2-1b"), std::string::npos) << unknown.message();
 }
 
+TEST(SimEngine, AWrongTemplateIsToldBeforeTheModelIsRead) {
+  EngineOptions options = sim_options("cpu");
+  options.model_path = "no such file";
+  options.chat_template = "nope";
+  const Status refused = Engine::create(options).status();
+  EXPECT_EQ(refused.error_code(), kUsageErrorCode);
+  EXPECT_NE(refused.message().find("--chat-template nope: neither"), std::string::npos) << refused.message();
+}
+
 TEST(SimEngine, ARealModelIsRefusedAndItsOwnIsNot) {
   EngineOptions options = sim_options("sim:zero");
   options.model_path = ::testing::TempDir() + "/a_file.gguf";
