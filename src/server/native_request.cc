@@ -26,6 +26,41 @@ constexpr std::array kRefused = {
     "lora_path",    "token_ids_logprob", "session_params", "custom_logit_processor"};
 constexpr std::array kRefusedSampling = {"stop_regex", "custom_params"};
 
+// A field at a place where nothing reads it, and where it belongs.
+struct Misplaced {
+  const char* name;
+  const char* place;
+};
+constexpr Misplaced kOfSampling[] = {{"max_new_tokens", "sampling_params.max_new_tokens"},
+                                     {"max_tokens", "sampling_params.max_new_tokens"},
+                                     {"min_new_tokens", "sampling_params.min_new_tokens"},
+                                     {"temperature", "sampling_params.temperature"},
+                                     {"top_p", "sampling_params.top_p"},
+                                     {"top_k", "sampling_params.top_k"},
+                                     {"min_p", "sampling_params.min_p"},
+                                     {"frequency_penalty", "sampling_params.frequency_penalty"},
+                                     {"presence_penalty", "sampling_params.presence_penalty"},
+                                     {"repetition_penalty", "sampling_params.repetition_penalty"},
+                                     {"ignore_eos", "sampling_params.ignore_eos"},
+                                     {"stop", "sampling_params.stop"},
+                                     {"stop_token_ids", "sampling_params.stop_token_ids"},
+                                     {"n", "sampling_params.n"},
+                                     {"seed", "sampling_params.sampling_seed"},
+                                     {"sampling_seed", "sampling_params.sampling_seed"}};
+constexpr Misplaced kNotOfSampling[] = {{"max_tokens", "sampling_params.max_new_tokens"},
+                                        {"min_tokens", "sampling_params.min_new_tokens"},
+                                        {"seed", "sampling_params.sampling_seed"},
+                                        {"stream", "stream, beside sampling_params"},
+                                        {"return_logprob", "return_logprob, beside sampling_params"}};
+
+void refuse_misplaced(FieldReader& fields, std::span<const Misplaced> names) {
+  for (const Misplaced& field : names) {
+    if (fields.find(field.name))
+      fields.fail(field.name,
+                  fmt::format("{} is not read here: {}", fields.name_of(field.name), field.place));
+  }
+}
+
 void refuse_present(FieldReader& fields, std::span<const char* const> names, const char* why) {
   for (const char* name : names) {
     if (fields.find(name)) fields.unsupported(name, why);
@@ -65,6 +100,7 @@ void read_params(FieldReader& fields, const json& object, const ModelFacts& mode
                                               describe_json(object));
   }
   FieldReader params(object, "sampling_params");
+  refuse_misplaced(params, kNotOfSampling);
   read_choice_fields(params, model, request);
   read_lengths(params, {"max_new_tokens"}, "min_new_tokens", /*min_max_tokens=*/0, request);
   read_seed(params, "sampling_seed", request);
@@ -143,6 +179,7 @@ Result<GenerationPlan> parse_native_request(const JsonBody& body, const ModelFac
   GenerationPlan plan;
   fields.boolean("stream", plan.stream);
   refuse_present(fields, kRefused, "text is generated from text or token ids");
+  refuse_misplaced(fields, kOfSampling);
   refuse_grammar_fields(fields, "the same field in sampling_params");
   bool hidden_states = false;
   fields.boolean("return_hidden_states", hidden_states);

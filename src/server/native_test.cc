@@ -40,6 +40,21 @@ std::map<int, json> last_events(const ClientResponse& response) {
   return last;
 }
 
+TEST(Generate, AFieldAtTheWrongPlaceIsToldTheRightOne) {
+  TestServer test;
+  const auto refusal = [&](const std::string& fields) {
+    const ClientResponse r = test.client().post("/generate", R"({"text":"a",)" + fields + "}");
+    EXPECT_EQ(r.status, 400) << fields;
+    return r.error("message");
+  };
+  EXPECT_EQ(refusal(R"("temperature":0)"), "temperature is not read here: sampling_params.temperature");
+  EXPECT_EQ(refusal(R"("max_tokens":5)"), "max_tokens is not read here: sampling_params.max_new_tokens");
+  EXPECT_EQ(refusal(R"("sampling_params":{"max_tokens":5})"),
+            "sampling_params.max_tokens is not read here: sampling_params.max_new_tokens");
+  EXPECT_EQ(refusal(R"("sampling_params":{"stream":true})"),
+            "sampling_params.stream is not read here: stream, beside sampling_params");
+}
+
 TEST(Generate, OneAnswer) {
   TestServer test;
   const json answer = generate(test, R"({"text":"hi","sampling_params":{"max_new_tokens":5},"rid":"mine"})");

@@ -1,5 +1,6 @@
 #include "server/responses_request.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "server/chat_translation.h"
@@ -160,6 +161,33 @@ void refuse_unsupported(FieldReader& fields) {
   if (top_logprobs > 0) fields.unsupported("top_logprobs", "use /v1/chat/completions");
 }
 
+void check_one_of(FieldReader& fields, const std::string& field, std::initializer_list<const char*> words) {
+  std::string word;
+  fields.string(field, word);
+  if (fields.find(field) && std::ranges::find(words, word) == words.end())
+    fields.fail(field, fmt::format("{} must be one of {}", fields.name_of(field), fmt::join(words, ", ")));
+}
+
+// What changes nothing here, and must be right all the same.
+void check_ignored(FieldReader& fields) {
+  check_one_of(fields, "truncation", {"auto", "disabled"});
+  if (const json* reasoning = fields.find("reasoning")) {
+    if (!reasoning->is_object())
+      return fields.fail("reasoning", "reasoning must be an object, got " + describe_json(*reasoning));
+    FieldReader inner(*reasoning, "reasoning");
+    check_one_of(inner, "effort", {"none", "minimal", "low", "medium", "high", "xhigh"});
+    check_one_of(inner, "summary", {"auto", "concise", "detailed"});
+    if (inner.failed()) fields.fail(inner.status());
+  }
+  const json* include = fields.find("include");
+  if (!include) return;
+  const auto is_text = [](const json& value) { return value.is_string(); };
+  if (!include->is_array() || !std::ranges::all_of(*include, is_text))
+    return fields.fail("include", "include must be a list of strings");
+  if (std::ranges::find(*include, "message.output_text.logprobs") != include->end())
+    fields.unsupported("include", "log-probabilities: use /v1/chat/completions");
+}
+
 ResponsesFormat::Echo echo_of(const JsonBody& body) {
   ResponsesFormat::Echo echo = {{"instructions", "null"},
                                 {"max_output_tokens", "null"},
@@ -181,6 +209,7 @@ ResponsesFormat::Echo echo_of(const JsonBody& body) {
 Result<std::string> translate(const JsonBody& body) {
   FieldReader fields(body.root());
   refuse_unsupported(fields);
+  check_ignored(fields);
   bool store = false;  // asked for by default by some clients; the answer says that it was not
   fields.boolean("store", store);
   ChatBodyWriter chat;

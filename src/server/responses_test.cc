@@ -149,6 +149,12 @@ TEST(ResponsesRequest, WhatIsWrongIsNamed) {
       {R"("max_output_tokens":0)", "max_output_tokens", "between 1"},
       {R"("temperature":"hot")", "temperature", "a number"},
       {R"("instructions":3)", "instructions", "a string"},
+      {R"("truncation":"middle")", "truncation", "one of auto, disabled"},
+      {R"("truncation":1)", "truncation", "a string"},
+      {R"("reasoning":"high")", "reasoning", "an object"},
+      {R"("reasoning":{"effort":"huge"})", "reasoning.effort", "reasoning.effort must be one of"},
+      {R"("include":"x")", "include", "a list of strings"},
+      {R"("include":["message.output_text.logprobs"])", "include", "not supported"},
       {R"("tools":{})", "tools", "an array"},
       {R"("tools":[{"type":"web_search"}])", "tools", "not supported"},
       {R"("tools":[{"type":"function"}])", "tools", "name"},
@@ -158,6 +164,9 @@ TEST(ResponsesRequest, WhatIsWrongIsNamed) {
       {R"("text":{"format":{"type":"json_schema"}})", "text", "text.format"},
   };
   for (const auto& wrong : kFields) expect_refused(plan_of(body(wrong.fields)), wrong.param, wrong.part);
+  const char* right = R"("truncation":"auto","reasoning":{"effort":"low","summary":null},
+                         "include":["reasoning.encrypted_content"])";
+  EXPECT_TRUE(plan_of(body(right)).is_ok());
   for (const char* input : {"3", "[]", "{}", "null"})
     expect_refused(plan_of(body("", input)), "input", "input must be");
   for (const char* item :
