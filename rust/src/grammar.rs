@@ -124,7 +124,7 @@ fn lark(text: &str) -> Result<String> {
 }
 
 fn schema(mut schema: Value) -> Result<Value> {
-    schema_check::check(&schema)?;
+    schema_check::check(&mut schema)?;
     if schema == Value::Bool(true) {
         schema = json!({});
     }

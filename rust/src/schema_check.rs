@@ -54,7 +54,8 @@ struct Check {
     inner_ids: usize,
 }
 
-pub fn check(schema: &Value) -> Result<()> {
+/// Takes out what restricts nothing and the library does not know: `uniqueItems: false`.
+pub fn check(schema: &mut Value) -> Result<()> {
     let mut check =
         Check { patterns: 0, pattern_properties: 0, conjunctions: 0, multiple: 1, refs: 0, inner_ids: 0 };
     check.schema(schema, "schema")?;
@@ -79,7 +80,7 @@ fn fail<T>(path: &str, what: impl std::fmt::Display) -> Result<T> {
 
 impl Check {
     /// The nesting is limited by the JSON parser.
-    fn schema(&mut self, schema: &Value, path: &str) -> Result<()> {
+    fn schema(&mut self, schema: &mut Value, path: &str) -> Result<()> {
         let Value::Object(members) = schema else {
             return if schema.is_boolean() {
                 Ok(())
@@ -87,14 +88,15 @@ impl Check {
                 fail(path, "a schema is an object or a boolean")
             };
         };
-        for (key, value) in members {
+        members.retain(|key, value| key != "uniqueItems" || *value != Value::Bool(false));
+        for (key, value) in members.iter_mut() {
             self.keyword(key, value, path)?;
         }
         self.conjunctions += conjunctions(members);
         check_counts(members, path)
     }
 
-    fn keyword(&mut self, key: &str, value: &Value, path: &str) -> Result<()> {
+    fn keyword(&mut self, key: &str, value: &mut Value, path: &str) -> Result<()> {
         if NOT_AVAILABLE.contains(&key) {
             return fail(path, format!("the keyword {key} is not available"));
         }
@@ -140,9 +142,9 @@ impl Check {
     }
 
     /// One, or a list of them.
-    fn schemas(&mut self, value: &Value, path: &str) -> Result<()> {
+    fn schemas(&mut self, value: &mut Value, path: &str) -> Result<()> {
         match value {
-            Value::Array(list) => list.iter().try_for_each(|schema| self.schema(schema, path)),
+            Value::Array(list) => list.iter_mut().try_for_each(|schema| self.schema(schema, path)),
             one => self.schema(one, path),
         }
     }

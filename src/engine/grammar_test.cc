@@ -127,6 +127,13 @@ TEST_F(GrammarTest, AnswersFollowTheSchema) {
   }
 }
 
+TEST_F(GrammarTest, ItemsThatNeedNotBeUniqueAreNotRestricted) {
+  std::mt19937 random(1);
+  const std::string schema =
+      R"({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 2, "uniqueItems": false})";
+  EXPECT_EQ(json::parse(walk(Kind::kJsonSchema, schema, random)), json::array({1, 1}));
+}
+
 // A small model that may write blanks writes blanks.
 TEST_F(GrammarTest, A_JS_6_WhitespaceIsBoundedAndNothingFollowsTheValue) {
   const auto grammar = compile(Kind::kJsonSchema, R"({"type": "object"})").value();
@@ -235,6 +242,8 @@ TEST_F(GrammarTest, RefusalsSayWhatIsWrong) {
       {R"({"$ref": "#/$defs/none"})", "Reference segment"},
       {R"({"$ref": "http://example.com/x"})", "Only absolute $ref's"},
       {R"({"type": "object", "properties": {"a": false}, "required": ["a"]})", "unsatisfiable"},
+      {R"({"type": "object", "properties": {"uniqueItems": false}, "required": ["uniqueItems"]})",
+       "unsatisfiable"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "oneOf"},
   };
   for (const auto& [schema, message] : schemas)
