@@ -18,12 +18,12 @@ python_tests() {
   "$venv/bin/python" -m pytest -q -p no:cacheprovider --junitxml="$results/$name.xml" "$@"
 }
 
-# ctest of a preset; each GoogleTest program leaves its counts in $results.
+# ctest of a preset, a program on each core; each GoogleTest program leaves its counts in $results.
 run_ctest() {
   local preset=$1
   shift
   GTEST_OUTPUT="xml:$PWD/$results/$preset/" GTEST_BRIEF=1 \
-    ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@"
+    ctest --test-dir "build/$preset" --parallel "$(jobs_for_machine)" --output-on-failure --no-tests=error "$@"
 }
 
 # The random workloads of the full tier: the number is per test.
