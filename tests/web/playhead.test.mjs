@@ -37,6 +37,14 @@ test("a step that has not ended is not shown as empty", () => {
   assert.ok(Math.abs(head.edge(1000) - 9.955) < 1e-9);
 });
 
+test("a short window shows the newest step rather than the pause after it", () => {
+  const head = after([[10, 1000]], 0.04);
+  head.lastStep = 9.5;
+  assert.ok(Math.abs(head.edge(1000) - 9.46) < 1e-9);
+  head.frame(14, 5000);
+  assert.ok(Math.abs(head.edge(5000) - 13.96) < 1e-9, "a step of long ago is over");
+});
+
 test("held, it stands still, and can be moved but not into the future", () => {
   const head = after([[10, 1000]], 1);
   head.hold(1000);

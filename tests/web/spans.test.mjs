@@ -119,4 +119,5 @@ test("the pace of steps is known after a few", () => {
   store.add({ from: 0, to: 0.01, spans });
   assert.equal(store.stepPeriod(), 1000);
   assert.equal(store.longestStep(), 990);
+  assert.equal(store.lastStepEnd(), 9990);
 });

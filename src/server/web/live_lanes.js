@@ -61,6 +61,7 @@ export class LiveLanes {
     if (this.#playhead.held && ++this.#framesHeld > HELD_FRAMES) return; // a hole in what is shown later
     this.#store.add(frame, this.#playhead.held);
     this.#playhead.longest = this.#store.longestStep() / 1e6;
+    this.#playhead.lastStep = this.#store.lastStepEnd() / 1e6;
     this.#playhead.frame(frame.to, performance.now());
     if (!this.#zoomed && frame.steps.n > 0) this.#fitWindow(frame);
   }

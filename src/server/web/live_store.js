@@ -38,6 +38,12 @@ export class LiveStore {
     while (this.holes.length > 0 && this.holes[0][1] < before) this.holes.shift();
   }
 
+  // When the newest step ended, in microseconds.
+  lastStepEnd() {
+    const device = this.#device();
+    return device?.count > 0 ? device.end[device.count - 1] : -Infinity;
+  }
+
   // Microseconds of the longest of the last steps.
   longestStep() {
     const device = this.#device();

@@ -4,6 +4,7 @@
 
 const DELAY_S = 0.2;          // frames come every 0.1 s
 const REAL_TIME_FROM_S = 0.5; // windows as long as this are played in real time
+const RECENT_S = 2;          // a step that ended within these is worth to be looked at
 const PASS_MS = 4000;        // how long a shorter one is played
 
 export class Playhead {
@@ -13,6 +14,7 @@ export class Playhead {
   #held = null;
   window = 0.1;
   longest = 0;   // seconds of a step: a span is known when it has ended, and before that its place would look empty
+  lastStep = -Infinity; // seconds, when it ended: a short window shows work rather than a pause between two waves of it
   still = false; // for those who want no motion: one picture every PASS_MS
 
   // A frame that ends at `to` came at `ms`.
@@ -28,6 +30,7 @@ export class Playhead {
     this.#newest = null;
     this.#pass = null;
     this.#held = null;
+    this.lastStep = -Infinity;
   }
 
   // How much slower than real time it is played; 1: real time.
@@ -59,11 +62,16 @@ export class Playhead {
     this.#pass = null;
   }
 
+  // Until when a pass that begins now may play.
+  #lastKnown() {
+    return this.lastStep > this.#newest - RECENT_S ? Math.min(this.lastStep, this.#newest) : this.#newest - this.longest;
+  }
+
   // Seconds of the server's clock, or null before the first frame.
   edge(ms) {
     if (this.#held !== null || this.#newest === null) return this.#held;
     if (this.slowness === 1) return Math.min(ms / 1000 + this.#offset - DELAY_S - this.longest, this.#newest);
-    if (!this.#pass || ms - this.#pass.since >= PASS_MS) this.#pass = { since: ms, edge: this.#newest - this.longest - this.window };
+    if (!this.#pass || ms - this.#pass.since >= PASS_MS) this.#pass = { since: ms, edge: this.#lastKnown() - this.window };
     return Math.min(this.#pass.edge + (ms - this.#pass.since) / 1000 / this.slowness, this.#newest);
   }
 }
