@@ -46,7 +46,7 @@ lint_python() { find scripts tests -name '*.py' -print0 | xargs -0 python3 -m py
 
 lint_shell() {
   have shellcheck || ensure_packages shellcheck
-  shellcheck -x dev .ci/run scripts/arm64.sh scripts/bare_machine.sh scripts/draw_traces.sh scripts/draw_live.sh \
+  shellcheck -x dev .ci/run scripts/arm64.sh scripts/bare_machine.sh scripts/draw_traces.sh \
     scripts/screenshots.sh  # -x reads what dev sources
 }
 
