@@ -20,8 +20,10 @@ const after = (cleanup) => cleanups.unshift(cleanup);
 // As WebP, which Playwright's own screenshots cannot be.
 async function draw(page, name, scale) {
   const session = await page.context().newCDPSession(page);
-  const shown = await page.evaluate(() => ({ x: window.scrollX, y: window.scrollY, width: window.innerWidth, height: window.innerHeight }));
-  const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 80, clip: { ...shown, scale } });
+  const shown = await page.evaluate(() => ({ x: 0, y: 0, width: window.innerWidth, height: window.innerHeight }));
+  const { data } = await session.send("Page.captureScreenshot", {
+    format: "webp", quality: 80, captureBeyondViewport: false, clip: { ...shown, scale }, // the page is not laid out anew for it
+  });
   const picture = Buffer.from(data, "base64");
   if (picture.length > LARGEST) throw new Error(`${name}: ${picture.length} bytes`);
   writeFileSync(join(folder, `${name}.webp`), picture);
