@@ -12,7 +12,8 @@ const SECONDS = 3;
 const MAX_UPDATES = 30; // per second
 const MAX_BYTES = 200_000;
 
-const load = server.load({ concurrency: CROWD, maxTokens: 400 });
+// Answers so long that nobody leaves before all have come.
+const load = server.load({ concurrency: CROWD, maxTokens: 4000 });
 after(() => load.stop());
 const inServer = async () => await server.metric("gapless_running_requests") + await server.metric("gapless_queued_requests");
 await waitFor(async () => await inServer() > CROWD / 2, "a crowd in the server");
