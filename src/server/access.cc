@@ -46,6 +46,12 @@ bool is_local_host(std::string_view host) {
   return !error;
 }
 
+// Or from no page at all. An image or a link sends no Origin; browsers then tell how far away its page is.
+bool comes_from_own_page(const HttpRequest& request) {
+  if (request.origin.empty()) return request.fetch_site != "cross-site" && request.fetch_site != "same-site";
+  return request.origin == "http://" + request.host || request.origin == "https://" + request.host;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> read_api_key_file(const std::string& path) {
@@ -75,11 +81,12 @@ Status AccessRules::authorize(const HttpRequest& request) const {
 Status AccessRules::authorize_operator(const HttpRequest& request) const {
   // A page that somebody happens to have open can make his browser call us, from inside his network and with
   // what the browser knows. The browser says where the page comes from.
-  const bool own_page = request.origin.empty() || request.origin == "http://" + request.host ||
-                        request.origin == "https://" + request.host;
-  if (!own_page && !origin_named(request.origin))
-    return Status::invalid("a page of another origin may not call this path, unless --cors-origin names '{}'",
-                           printable(request.origin));
+  if (!comes_from_own_page(request) && !origin_named(request.origin)) {
+    const std::string& seen = request.origin.empty() ? request.fetch_site : request.origin;
+    return Status::invalid(
+        "a page of another origin may not call this path ('{}'), unless --cors-origin names it",
+        printable(seen));
+  }
   if (!api_keys_.empty()) return {};
   if (!request.from_this_machine)
     return Status::invalid(

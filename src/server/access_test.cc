@@ -38,6 +38,22 @@ TEST(Access, OperatorsPathsAreForOwnAndNamedPages) {
   }
 }
 
+TEST(Access, OperatorsPathsAreNotForImagesAndLinksOfOtherPages) {
+  const AccessRules rules({}, {"*"});
+  for (const auto& [site, may] : {std::pair("none", true),
+                                  {"same-origin", true},
+                                  {"", true},
+                                  {"same-site", false},
+                                  {"cross-site", false}}) {
+    HttpRequest request = page("");
+    request.fetch_site = site;
+    EXPECT_EQ(rules.authorize_operator(request).is_ok(), may) << site;
+  }
+  TestServer test;
+  EXPECT_EQ(test.client().get("/flush_cache", "Sec-Fetch-Site: cross-site\r\n").status, 403);
+  EXPECT_EQ(test.engine.flushes, 0);
+}
+
 TEST(Access, ANameThatWasPointedHereNeedsAKey) {
   const HttpRequest rebound = page("http://page.example:8080", "page.example:8080");
   EXPECT_FALSE(AccessRules({}, {"*"}).authorize_operator(rebound).is_ok());

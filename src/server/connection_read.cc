@@ -63,8 +63,8 @@ struct Connection::Incoming {
     request.method = std::string(message.method_string());
     split_target(std::string_view(message.target().data(), message.target().size()), request);
     request.authorization = text(http::field::authorization);
-    const auto key = message["X-Api-Key"];
-    request.api_key = std::string(key.data(), key.size());
+    request.api_key = std::string(message["X-Api-Key"]);
+    request.fetch_site = std::string(message["Sec-Fetch-Site"]);
     request.host = text(http::field::host);
     request.origin = text(http::field::origin);
     request.content_encoding = text(http::field::content_encoding);

@@ -23,6 +23,7 @@ struct HttpRequest {
   std::string unique;                  // always generated: no other request has it
   std::string authorization, api_key;  // Authorization, and X-Api-Key as Anthropic's clients send it
   std::string host, origin, content_encoding, accept, if_none_match;
+  std::string fetch_site;                           // Sec-Fetch-Site: how far from us the page is that asks
   std::string preflight_method, preflight_headers;  // Access-Control-Request-*
   bool from_this_machine = false;  // a unix socket or a loopback address, which may be a proxy's
   std::string body;

@@ -19,6 +19,7 @@ export class ChatThread {
   #running = false;
   #frame = 0;
   #follow = true;
+  #top = 0; // where the list stood last
   #notBefore = 0;
 
   // actions: those of MessageView, and example(text).
@@ -30,7 +31,8 @@ export class ChatThread {
     this.scroller = el("div", { ...attributes, onscroll: () => this.#scrolled() }, this.note, this.list);
     this.toEnd = iconButton("down", "To the newest", () => this.follow(), { class: "to-end icon icon-down", hidden: true });
     this.element = el("div", { class: "thread" }, this.scroller, this.toEnd);
-    new ResizeObserver(() => this.#stick()).observe(this.scroller);
+    const sizes = new ResizeObserver(() => this.#stick());
+    for (const element of [this.scroller, this.list]) sizes.observe(element);
   }
 
   // Draws all of it anew.
@@ -93,14 +95,18 @@ export class ChatThread {
     view.wasLast = last;
   }
 
+  // Only who goes up leaves the end: that a message has grown since the last scroll is not the reader's doing.
   #scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    this.#follow = scrollHeight - scrollTop - clientHeight < AT_END_PX;
+    if (scrollHeight - scrollTop - clientHeight < AT_END_PX) this.#follow = true;
+    else if (scrollTop < this.#top) this.#follow = false;
+    this.#top = scrollTop;
     this.toEnd.hidden = this.#follow;
   }
 
   #stick() {
     if (this.#follow) this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.#top = this.scroller.scrollTop;
     this.toEnd.hidden = this.#follow;
   }
 
