@@ -8,7 +8,7 @@ skipped=77  # what a stage returns when this machine lacks what it needs, having
 results=build/test-results
 
 # The tests that the sanitizers run in the quick tier: those whose code shares memory between threads, and those that read bytes of strangers.
-asan_tests=(base_test device_test kernels_test model_test worker_test scheduler_test engine_test server_test)
+asan_tests=(base_test device_test kernels_test model_test worker_test scheduler_test engine_test server_test server_format_test)
 tsan_tests=(base_test device_test worker_test scheduler_test overlap_equality_test engine_test server_test)
 
 python_tests() {

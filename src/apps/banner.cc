@@ -86,8 +86,8 @@ std::vector<std::string> start_banner(const ServeArgs& args, const Engine& engin
   const std::string base = urls.empty() ? "http://127.0.0.1" : urls.front();
   const std::string header = has_key ? " -H 'Authorization: Bearer KEY'" : "";
   const bool chat = facts.has_chat_template;
-  const std::string body =
-      chat ? R"({"messages":[{"role":"user","content":"Hello!"}]})" : R"({"prompt":"Hello,"})";
+  const std::string body = chat ? R"({"messages":[{"role":"user","content":"Hello!"}],"temperature":0})"
+                                : R"({"prompt":"Hello,","temperature":0})";
   lines.push_back(fmt::format("  try        curl{} {}/v1/{} -H 'Content-Type: application/json' -d '{}'",
                               header, base, chat ? "chat/completions" : "completions", body));
   return lines;
