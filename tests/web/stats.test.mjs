@@ -4,7 +4,7 @@ import { lengthsOf, percentile, Rates, RequestSpeeds, StepWindow } from "../../s
 
 const frame = (from, to, gaps, more = {}) => ({
   from, to, steps: { n: gaps.length, rows: 4 * gaps.length, tokens: 5 * gaps.length, busy: 0.5,
-    gap_us: gaps.length === 0 ? { n: 0 } : { n: gaps.length, mean: lengthsOf(gaps).mean, p99: lengthsOf(gaps).p99, max: Math.max(...gaps) },
+    gap_us: gaps.length === 0 ? { n: 0 } : { n: gaps.length, mean: lengthsOf(gaps).mean, p50: lengthsOf(gaps).p50, p99: lengthsOf(gaps).p99, max: Math.max(...gaps) },
     gaps: gaps.map((gap) => [to, gap]), ...more },
 });
 
@@ -58,8 +58,18 @@ test("p99 is of all gaps, or of what the frames say where they list only some", 
   window.add(frame(0, 1, Array.from({ length: 99 }, () => 1)));
   window.add(frame(1, 2, [50]));
   assert.equal(window.summary().gap.p99, 1);
-  window.add(frame(2, 3, [80], { gap_us: { n: 100, mean: 2, p99: 7, max: 80 }, n: 100 }));
+  window.add(frame(2, 3, [80], { gap_us: { n: 100, mean: 2, p50: 2, p99: 7, max: 80 }, n: 100 }));
   assert.ok(Math.abs(window.summary().gap.p99 - (99 * 1 + 50 + 100 * 7) / 200) < 1e-9);
+});
+
+test("one hiccup moves the mean and the lost time, not the median", () => {
+  const window = new StepWindow(5);
+  window.add(frame(0, 0.8, [...Array(99).fill(0), 100_000]));
+  window.add(frame(0.8, 1, [], { n: 20, gap_us: { n: 20, mean: 4, p50: 4, p99: 4, max: 4 } })); // lists none of its gaps
+  const { gap, lost } = window.summary();
+  assert.ok(gap.p50 < 1, `${gap.p50}`);
+  assert.ok(gap.mean > 800, `${gap.mean}`);
+  assert.ok(Math.abs(lost - 0.10008) < 1e-9, `${lost}`);
 });
 
 test("nothing is said where nothing ran", () => {

@@ -8,6 +8,7 @@ import { LiveFeed } from "./live_feed.js";
 import { LiveLanes } from "./live_lanes.js";
 import { LiveNumbers } from "./live_numbers.js";
 import { LivePanels } from "./live_panels.js";
+import { wordsOf } from "./live_words.js";
 import { mountLoad } from "./load.js";
 import { LoopSwitch } from "./loop_switch.js";
 import { RequestsTable } from "./requests_table.js";
@@ -23,7 +24,7 @@ class LiveView {
   #shown = false;
   #timer = 0;
   #lastStep = -Infinity; // server's seconds
-  #feed; #load; #loop; #numbers; #lanes; #panels; #requests; #status; #refused; #refusedText; #body;
+  #feed; #load; #loop; #numbers; #lanes; #panels; #requests; #status; #words; #refused; #refusedText; #body;
 
   constructor(root, app) {
     this.app = app;
@@ -49,8 +50,9 @@ class LiveView {
   #build(root) {
     const controls = el("div", { class: "live-controls" });
     const numbers = el("div", { class: "numbers" });
-    const lanes = card("Now", "One row per thread. While the device computes a step, the scheduler prepares the next. A red stripe is time in "
-      + "which the device stood still.");
+    this.#words = { title: el("h1"), lead: el("p", { class: "lead" }), now: el("p", { class: "hint" }) };
+    this.#say(null);
+    const lanes = card("Now", "", this.#words.now);
     const charts = el("div", { class: "charts" });
     const panels = el("div", { class: "panels" });
     const requests = card("Requests", "");
@@ -69,9 +71,12 @@ class LiveView {
 
   #head() {
     this.#status = el("p", { class: "hint live-status", role: "status" }, "Connecting …");
-    const lead = "Most servers let the device stand still while the host looks at a result and prepares the next step. This one prepares it "
-      + "meanwhile. Start some load, then switch to the normal loop to see the difference.";
-    return el("header", { class: "live-head" }, el("h1", {}, "The device never waits"), this.#status, el("p", { class: "lead" }, lead));
+    return el("header", { class: "live-head" }, this.#words.title, this.#status, this.#words.lead);
+  }
+
+  #say(loop) {
+    const words = wordsOf(loop, this.#numbers?.compared());
+    for (const [key, element] of Object.entries(this.#words)) setText(element, words[key]);
   }
 
   #refusal() {
@@ -94,11 +99,16 @@ class LiveView {
     if (watched) {
       this.#feed.start();
       this.#lanes.show();
-      this.#timer = setInterval(() => this.#numbers.paint(), PAINT_MS);
+      this.#timer = setInterval(() => this.#paint(), PAINT_MS);
     } else {
       this.#feed.stop();
       this.#lanes.hide();
     }
+  }
+
+  #paint() {
+    this.#numbers.paint();
+    this.#say(this.#loop.loop);
   }
 
   #restart() {
@@ -119,7 +129,7 @@ class LiveView {
   #hello(hello) {
     const where = hello.model === hello.device ? `Runs on ${hello.device}` : `${hello.model} on ${hello.device}`;
     setText(this.#status, `${where} · up to ${plural(hello.max_running, "request")} at once · Gapless ${hello.version}`);
-    this.#numbers.reset();
+    this.#numbers.reset(hello.loop);
     this.#lanes.hello(hello);
     this.#loop.show(hello.loop);
     this.#lastStep = -Infinity;

@@ -2,13 +2,15 @@
 import { card } from "./card.js";
 import { el } from "./dom.js";
 import { setText } from "./dom_text.js";
-import { percentText, plural, rateText, timeText } from "./format.js";
+import { percentText, rateText, timeText } from "./format.js";
+import { FEW_GAPS, gapText } from "./live_words.js";
+import { LoopComparison } from "./loop_comparison.js";
 import { linearScale, logScale } from "./scales.js";
 import { Rates, StepWindow } from "./stats.js";
 import { StripChart } from "./strip_chart.js";
 
 const SECONDS = 5;   // of the gap's and the busy share's numbers
-const LOST = 0.015; // a mean gap of so much of a step is worth a warning colour
+const LOST = 0.015; // a median gap of so much of a step is worth a warning colour
 
 const GAP_SERIES = [
   { key: "max", label: "longest", color: "--chart-max", points: true },
@@ -24,17 +26,15 @@ export class LiveNumbers {
   #steps = new StepWindow(SECONDS);
   #rates = new Rates(2);
   #loop = null;
-  #byLoop = {}; // loop -> mean gap that was last seen with it
-  #gap; #compared; #busy; #tokens; #gapChart; #tokenChart;
+  #comparison = new LoopComparison();
+  #gap; #busy; #tokens; #gapChart; #tokenChart;
 
   constructor(numbers, charts) {
     this.#gap = number(numbers, "Device idle between steps",
-      "From the end of a step to the begin of the next. At 0 the next step was already queued when one ended.");
+      "The usual time from the end of a step to the begin of the next. At 0 the next step was already queued when one ended.");
     this.#busy = number(numbers, "Device busy", "Share of the time in which the device computes. What is missing is lost.");
     this.#tokens = number(numbers, "Generated tokens per second", "Of all answers together; a step makes one for every running request.");
     this.#gap.box.classList.add("main-number");
-    this.#compared = el("p", { class: "compared" });
-    this.#gap.detail.after(this.#compared);
     const gaps = card("Gaps between steps", "Log scale: each line is ten times the one below. A mark shows where the loop was changed.");
     const tokens = card("Tokens per second", "Prompt tokens that the cache knows cost nothing.");
     charts.append(gaps, tokens);
@@ -42,16 +42,17 @@ export class LiveNumbers {
     this.#tokenChart = new StripChart(tokens, { label: "Tokens per second", scale: linearScale(10), text: rateText, series: TOKEN_SERIES });
   }
 
-  reset() {
+  reset(loop) {
     this.#steps.clear();
     this.#rates.clear();
-    this.#loop = null;
+    this.#loop = loop;
     this.#tokenChart.interrupt();
   }
 
   frame(frame) {
-    if (this.#loop !== null && frame.loop !== this.#loop) {
+    if (frame.loop !== this.#loop) {
       this.#steps.clear();
+      this.#rates.clear();
       this.#gapChart.mark(frame.to, `${frame.loop} loop`);
     }
     this.#loop = frame.loop;
@@ -66,7 +67,14 @@ export class LiveNumbers {
     this.#showGap(summary);
     setText(this.#busy.value, summary ? percentText(summary.busy) : "–");
     setText(this.#busy.detail, summary ? stepsText(summary) : "no steps");
+    for (const [figure, { compared }] of Object.entries({ gap: this.#gap, busy: this.#busy, tokens: this.#tokens }))
+      setText(compared, this.#comparison.beside(this.#loop, figure));
     this.#gapChart.paint();
+  }
+
+  // Both loops' figures in words; nothing until both have run.
+  compared() {
+    return this.#comparison.text();
   }
 
   state(state) {
@@ -74,6 +82,7 @@ export class LiveNumbers {
     const smooth = this.#rates.perSecond();
     this.#tokenChart.add(state.now, this.#rates.perSecond(true));
     this.#tokenChart.paint();
+    if (smooth?.generated > 0 && state.running > 0) this.#comparison.note(this.#loop, "tokens", smooth.generated);
     setText(this.#tokens.value, smooth ? rateText(smooth.generated) : "–");
     const details = smooth ? `prompts: ${rateText(smooth.prefill)} computed, ${rateText(smooth.cached)} from the cache` : "no tokens";
     setText(this.#tokens.detail, details);
@@ -81,26 +90,24 @@ export class LiveNumbers {
   }
 
   #showGap(summary) {
-    setText(this.#gap.value, summary?.gap.count ? timeText(summary.gap.mean) : "–");
-    if (!summary?.gap.count) return setText(this.#gap.detail, "no steps");
-    const { count, mean, p99, max } = summary.gap;
-    this.#byLoop[this.#loop] = mean;
-    this.#gap.box.classList.toggle("waits", mean * summary.stepsPerSecond > LOST * 1e6);
-    const details = `mean of ${plural(count, "gap")}; p99 ${timeText(p99)}, longest ${timeText(max)}`;
-    const other = this.#loop === "overlap" ? "normal" : "overlap";
-    const compared = other in this.#byLoop ? `with the ${other} loop ${timeText(this.#byLoop[other])}` : "";
+    const { count = 0, p50 } = summary?.gap ?? {};
+    setText(this.#gap.value, count > 0 ? timeText(p50) : "–");
+    const details = count > 0 ? gapText(summary) : "no steps";
     setText(this.#gap.detail, details);
-    setText(this.#compared, compared);
-    this.#gapChart.describe(`${details}; ${compared}`);
+    this.#gapChart.describe(details);
+    if (count < FEW_GAPS) return;
+    this.#gap.box.classList.toggle("waits", p50 * summary.stepsPerSecond > LOST * 1e6);
+    this.#comparison.note(this.#loop, "gap", p50);
+    this.#comparison.note(this.#loop, "busy", summary.busy);
   }
 }
 
 function number(root, title, meaning) {
   const value = el("p", { class: "big" }, "–");
   const detail = el("p", { class: "detail" });
-  const box = el("section", { class: "card" }, el("h2", {}, title), value, detail, el("p", { class: "hint" }, meaning));
-  root.append(box);
-  return { box, value, detail };
+  const compared = el("p", { class: "compared" });
+  root.append(el("section", { class: "card" }, el("h2", {}, title), value, detail, compared, el("p", { class: "hint" }, meaning)));
+  return { box: value.parentElement, value, detail, compared };
 }
 
 function stepsText({ stepsPerSecond, rowsPerStep }) {

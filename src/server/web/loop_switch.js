@@ -5,7 +5,9 @@ import { setText } from "./dom_text.js";
 
 const LOOPS = [
   { key: "overlap", label: "Overlap", meaning: "The next step is prepared while the device computes. Switch to normal to compare." },
-  { key: "normal", label: "Normal", meaning: "The device waits while the host prepares the next step." },
+  { key: "normal", label: "Normal",
+    meaning: "The device waits while the host prepares the next step. So it is for everybody who uses this server, also when this page is closed, "
+      + "until somebody switches back." },
 ];
 
 export class LoopSwitch {
@@ -22,6 +24,9 @@ export class LoopSwitch {
     });
     root.append(el("fieldset", { class: "segments inline" }, el("legend", {}, "Scheduler loop"), ...labels), this.#note);
   }
+
+  // The one that the server runs; null before it has said so.
+  get loop() { return this.#loop; }
 
   // What the server says that it runs.
   show(loop) {

@@ -38,9 +38,9 @@ export class StepWindow {
     this.#frames = [];
   }
 
-  // Of the steps of the window; null: there is none. Where a frame lists only some of its gaps, p99 is about right.
+  // Of the steps of the window; null: there is none. Where a frame lists only some of its gaps, p50 and p99 are about right.
   summary() {
-    const total = { time: 0, busy: 0, steps: 0, rows: 0, tokens: 0, gaps: 0, gapSum: 0, max: 0, p99Sum: 0 };
+    const total = { time: 0, busy: 0, steps: 0, rows: 0, tokens: 0, gaps: 0, gapSum: 0, max: 0, p50Sum: 0, p99Sum: 0 };
     const single = [];
     let waiting = 0; // time of frames in which no step ended: of a step that takes longer, or of idleness
     for (const { from, to, steps } of this.#frames) {
@@ -56,6 +56,7 @@ export class StepWindow {
       if (gap.n === 0) continue;
       total.gaps += gap.n;
       total.gapSum += gap.mean * gap.n;
+      total.p50Sum += gap.p50 * gap.n;
       total.p99Sum += gap.p99 * gap.n;
       total.max = Math.max(total.max, gap.max);
       single.push(...steps.gaps.map(([, length]) => length));
@@ -65,14 +66,20 @@ export class StepWindow {
 }
 
 function summaryOf(total, single) {
-  const p99 = single.length === total.gaps ? lengthsOf(single).p99 : total.p99Sum / total.gaps;
   return {
     busy: total.busy / total.time,
+    lost: total.gapSum / 1e6 / total.time,
     stepsPerSecond: total.steps / total.time,
     rowsPerStep: total.rows / total.steps,
     tokensPerStep: total.tokens / total.steps,
-    gap: { count: total.gaps, mean: total.gaps > 0 ? total.gapSum / total.gaps : 0, p99: total.gaps > 0 ? p99 : 0, max: total.max },
+    gap: gapsOf(total, single),
   };
+}
+
+function gapsOf({ gaps: count, gapSum, p50Sum, p99Sum, max }, single) {
+  if (count === 0) return { count, mean: 0, p50: 0, p99: 0, max };
+  const { p50, p99 } = single.length === count ? lengthsOf(single) : { p50: p50Sum / count, p99: p99Sum / count };
+  return { count, mean: gapSum / count, p50, p99, max };
 }
 
 // Rates from counters that only grow. A counter that fell was reset: that stretch has no rate.

@@ -46,6 +46,7 @@ test("the loop is switched under load and the device's gaps grow", async (t) => 
   await waitFor(async () => await gap() !== null, "a gap on the page");
   await page.locator("label").filter({ hasText: "Normal" }).click();
   await waitFor(async () => await server.metric("gapless_overlap_loop") === 0, "the normal loop in the server");
+  await page.getByRole("heading", { name: "The device waits for the host after every step" }).waitFor();
   const compared = /with the overlap loop (\S+\s\S+|0)$/;
   const detail = section(page, "Device idle between steps").getByText(compared);
   await detail.waitFor();
@@ -53,7 +54,10 @@ test("the loop is switched under load and the device's gaps grow", async (t) => 
   await waitFor(async () => await gap() > overlap, "larger gaps in the normal loop than in overlap");
   await page.locator("label").filter({ hasText: "Overlap" }).click();
   await waitFor(async () => await server.metric("gapless_overlap_loop") === 1, "the overlap loop in the server");
-  await section(page, "Device idle between steps").getByText(/with the normal loop/).waitFor();
+  await page.getByRole("heading", { name: "The device never waits" }).waitFor();
+  for (const heading of ["Device idle between steps", "Device busy", "Generated tokens per second"])
+    await section(page, heading).getByText(/with the normal loop/).waitFor();
+  await page.getByText(/^With the overlap loop: .* With the normal loop: /).waitFor();
 });
 
 test("a loop that somebody else switches is shown", async (t) => {
