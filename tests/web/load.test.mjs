@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LoadFigures } from "../../src/server/web/load_figures.js";
+import { problemOf, sharesOf } from "../../src/server/web/load_plan.js";
 import { PromptMaker } from "../../src/server/web/load_prompts.js";
 import { CompletionScanner } from "../../src/server/web/load_scan.js";
 
@@ -59,4 +60,27 @@ test("figures of a run", () => {
   assert.equal(summary.tokensPerSecond, 300);
   assert.equal(summary.meanTokensPerSecond, 300);
   assert.deepEqual(summary.first, { p50: 20, p99: 40 });
+});
+
+test("the streams are shared out among a few requests", () => {
+  assert.deepEqual(sharesOf(1), [1]);
+  assert.deepEqual(sharesOf(32), [11, 11, 10]);
+});
+
+test("what does not fit is refused in words, and what fits is not", () => {
+  const plain = (settings, context) => problemOf(settings, context).replaceAll("\u202f", " ");
+  const usual = { streams: 32, promptLength: 128, answerLength: 256 };
+  assert.equal(plain(usual, 384), "");
+  assert.equal(plain(usual, null), "");
+  assert.equal(plain(usual, 383), "A prompt of 128 tokens and an answer of 256 do not fit: the model's context has 383.");
+  const extreme = { streams: 256, promptLength: 100_000, answerLength: 256 };
+  assert.match(plain(extreme, 8192), /context has 8 192/);
+  assert.match(plain(extreme, 131_072), /32 MiB at most\. With 256 streams a prompt has at most 48 770 tokens/);
+  assert.equal(plain({ ...extreme, promptLength: 48_770 }, 131_072), "");
+});
+
+test("prompts that are let through fit into a request, whatever their tokens", () => {
+  const [share] = sharesOf(256);
+  const prompts = Array.from({ length: share }, () => Array(48_770).fill(999_999));
+  assert.ok(JSON.stringify({ prompt: prompts }).length < 32 * 1024 ** 2);
 });

@@ -62,7 +62,7 @@ class LiveView {
     const loadBox = el("section", { class: "card load-card", "aria-label": "Load generator" });
     controls.append(switchBox, loadBox);
     this.#loop = new LoopSwitch(switchBox, this.app);
-    this.#load = mountLoad(loadBox, this.app);
+    this.#load = mountLoad(loadBox);
     this.#numbers = new LiveNumbers(numbers, charts);
     this.#lanes = new LiveLanes(lanes, this.#emptyState());
     this.#panels = new LivePanels(panels, this.app);
@@ -132,6 +132,7 @@ class LiveView {
     this.#numbers.reset(hello.loop);
     this.#lanes.hello(hello);
     this.#loop.show(hello.loop);
+    this.#load.setContext(hello.context_length);
     this.#lastStep = -Infinity;
   }
 

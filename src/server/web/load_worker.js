@@ -1,11 +1,10 @@
-// Runs the load in a worker, so that the page stays smooth. A browser opens six connections to a server at most: a few requests with a list of
-// prompts each carry all streams.
+// Runs the load in a worker, so that the page stays smooth. A few requests with a list of prompts each carry all streams.
 import { errorOf } from "./api.js";
 import { LoadFigures } from "./load_figures.js";
+import { sharesOf } from "./load_plan.js";
 import { PromptMaker, WORDS } from "./load_prompts.js";
 import { CompletionScanner } from "./load_scan.js";
 
-const CARRIERS = 3;
 const REPORT_MS = 250;
 const root = new URL("..", import.meta.url);
 let run = null;
@@ -37,8 +36,7 @@ class LoadRun {
     let problem = "";
     try {
       await this.#makePrompts();
-      const carriers = Math.min(CARRIERS, this.settings.streams);
-      await Promise.all(Array.from({ length: carriers }, (_, i) => this.#carry(i, carriers)));
+      await Promise.all(sharesOf(this.settings.streams).map((share, i, { length }) => this.#carry(share, (i + 1) / length)));
     } catch (error) {
       if (!this.#abort.signal.aborted) problem = error instanceof TypeError ? "the connection to the server broke" : error.message;
     }
@@ -58,12 +56,11 @@ class LoadRun {
     this.#prompts = new PromptMaker(tokens, { length: this.settings.promptLength, share: this.settings.share });
   }
 
-  // One connection's share of the streams, again and again.
-  async #carry(i, carriers) {
-    const { streams, requests, answerLength } = this.settings;
-    const share = Math.floor(streams / carriers) + (i < streams % carriers ? 1 : 0);
-    // First rounds of different lengths, so that not all answers end in the same step.
-    let length = Math.max(1, Math.round((answerLength * (i + 1)) / carriers));
+  // One connection's share of the streams, again and again. The first answers are shorter, by a part that differs between connections, so that
+  // not all end in the same step.
+  async #carry(share, firstPart) {
+    const { requests, answerLength } = this.settings;
+    let length = Math.max(1, Math.round(answerLength * firstPart));
     while (!this.#abort.signal.aborted) {
       const count = requests > 0 ? Math.min(share, requests - this.#begun) : share;
       if (count <= 0) return;

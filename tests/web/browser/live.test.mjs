@@ -32,11 +32,44 @@ test("an idle server says that nothing runs and offers load", async (t) => {
   await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
   await waitFor(() => server.metric("gapless_running_requests"), "requests of the load generator");
   await waitFor(() => bigNumber(page, "Generated tokens per second"), "generated tokens on the page");
+  const panel = page.getByRole("region", { name: "Load generator" });
+  await panel.getByText(/\d+ s left/).waitFor();
   await page.getByRole("button", { name: "Stop", exact: true }).click();
   await page.getByRole("button", { name: "Start load" }).waitFor();
+  await panel.getByText(/^Ended after \d+ s\.$/).waitFor();
   await waitFor(async () => await server.metric("gapless_running_requests") === 0, "an idle server");
-  const answers = await page.getByRole("region", { name: "Load generator" }).getByText(/^answers$/).count();
+  const answers = await panel.getByText(/^answers$/).count();
   assert.equal(answers, 1, "the results stay after the end");
+});
+
+test("a load ends by itself when its time is over, and says so", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  const panel = page.getByRole("region", { name: "Load generator" });
+  await panel.getByText("Settings").click();
+  await panel.getByLabel("Stop after, s").fill("1");
+  await panel.getByText(/for 1 s$/).waitFor();
+  await page.getByRole("button", { name: "Start load" }).click();
+  await panel.getByText(/^Ended after \d+ s\.$/).waitFor();
+  await panel.getByText("tokens/s, mean of the run").waitFor();
+});
+
+test("a load that does not fit is refused in words; Stop ends a load whose server is silent", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`);
+  await page.getByText("requests at once").waitFor();
+  const panel = page.getByRole("region", { name: "Load generator" });
+  await panel.getByText("Settings").click();
+  await panel.getByLabel("Streams at once").fill("256");
+  await panel.getByLabel("Prompt, tokens").fill("100000");
+  await panel.getByLabel("Shared prefix, %").fill("0");
+  const start = page.getByRole("button", { name: "Start load" });
+  await start.click();
+  await panel.getByRole("alert").getByText(/do not fit|are too much/).waitFor();
+  await page.route("**/tokenize", () => {}); // no answer
+  await panel.getByLabel("Prompt, tokens").fill("128");
+  await start.click();
+  await panel.getByRole("alert").waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await panel.getByText(/^Ended after/).waitFor();
 });
 
 test("the loop is switched under load and the device's gaps grow", async (t) => {
