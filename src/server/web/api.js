@@ -7,8 +7,9 @@ const KEY = "gapless.key";
 const root = new URL("..", import.meta.url);
 const keyListeners = new Set();
 const deniedListeners = new Set();
+const failureListeners = new Set();
 
-// status 0: the server could not be reached, or the connection broke.
+// status 0: the server could not be reached, or the connection broke. null: the error came inside a stream.
 export class ApiError extends Error {
   constructor(status, message, { type = "", code = "", param = "", retryAfter = null } = {}) {
     super(message);
@@ -17,11 +18,22 @@ export class ApiError extends Error {
   }
 }
 
-let apiKey = recall(KEY) ?? "";
+// What is wrong with a key, or ''. Browsers send no other characters in a header.
+export function keyProblem(key) {
+  return /^[\x20-\x7e]*$/.test(key) ? "" : "a key has only printable ASCII characters";
+}
+
+// One that was kept and cannot be sent is none.
+const usable = (key) => (keyProblem(key ?? "") ? "" : key ?? "");
+
+let apiKey = usable(recall(KEY));
 
 export const getKey = () => apiKey;
 
+// Throws what keyProblem says.
 export function setKey(key) {
+  const problem = keyProblem(key);
+  if (problem) throw new RangeError(problem);
   keep(KEY, key || null);
   useKey(key);
 }
@@ -32,7 +44,7 @@ function useKey(key) {
 }
 
 // Another tab has another key now.
-globalThis.addEventListener?.("storage", (event) => event.key === KEY && useKey(event.newValue ?? ""));
+globalThis.addEventListener?.("storage", (event) => event.key === KEY && useKey(usable(event.newValue)));
 
 export function onKeyChange(listener) {
   keyListeners.add(listener);
@@ -43,28 +55,40 @@ export function onDenied(listener) {
   deniedListeners.add(listener);
 }
 
+// A request failed, or its stream broke: listener(). Another server may answer now.
+export function onFailure(listener) {
+  failureListeners.add(listener);
+}
+
 // The error that a response other than 2xx stands for.
 export async function errorOf(response) {
   const retryAfter = Number(response.headers.get("Retry-After")) || null;
   const text = await response.text().catch(() => "");
   try {
     const { error } = JSON.parse(text);
-    if (typeof error.message === "string") return errorFrom(error, response.status, retryAfter);
+    if (error) return errorFrom(error, response.status, retryAfter);
   } catch {
     // A proxy's page: its status says more than its text.
   }
   return new ApiError(response.status, `HTTP ${response.status} ${response.statusText}`.trim(), { retryAfter });
 }
 
-// error: the object in {"error": ...}, also of an event of a stream.
-export function errorFrom(error, status = 500, retryAfter = null) {
-  const { message, type, code, param } = error;
-  return new ApiError(status, message, { type: type ?? "", code: code ?? "", param: param ?? "", retryAfter });
+// error: what is in {"error": ...}, whatever a server or a proxy puts there. status null: it came inside a stream.
+export function errorFrom(error, status = null, retryAfter = null) {
+  const text = (value) => (typeof value === "string" ? value : "");
+  const message = text(error) || text(error.message) || (status ? `HTTP ${status}` : "an error without words");
+  return new ApiError(status, message, { type: text(error.type), code: text(error.code), param: text(error.param), retryAfter });
 }
 
-function unreachable(error) {
+// What fetch and a stream throw, in words. AbortError is the caller's own doing.
+function lost(error, words) {
   if (error.name === "AbortError") return error;
-  return new ApiError(0, "The server cannot be reached.");
+  tellFailure();
+  return new ApiError(0, words);
+}
+
+function tellFailure() {
+  for (const listener of failureListeners) listener();
 }
 
 // Resolves with a 2xx Response; throws ApiError, or AbortError when `signal` aborted it.
@@ -76,9 +100,10 @@ export async function request(method, path, { body, signal, accept } = {}) {
   const response = await fetch(new URL(path.replace(/^\/+/, ""), root), {
     method, headers, signal, cache: "no-store", credentials: "same-origin",
     body: body === undefined ? undefined : JSON.stringify(body),
-  }).catch((error) => { throw unreachable(error); });
+  }).catch((error) => { throw lost(error, "The server cannot be reached."); });
   if (response.ok) return response;
   const error = await errorOf(response);
+  tellFailure();
   if (error.status === 401) for (const listener of deniedListeners) listener(error);
   throw error;
 }
@@ -91,16 +116,11 @@ export async function* events(path, { method = "GET", body, signal } = {}) {
   const parser = new SseParser();
   try {
     while (true) {
-      const { done, value } = await reader.read().catch((error) => { throw broken(error); });
+      const { done, value } = await reader.read().catch((error) => { throw lost(error, "The connection to the server broke."); });
       yield* parser.push(done ? decoder.decode() : decoder.decode(value, { stream: true }));
       if (done) return;
     }
   } finally {
     reader.cancel().catch(() => {});
   }
-}
-
-function broken(error) {
-  if (error.name === "AbortError") return error;
-  return new ApiError(0, "The connection to the server broke.");
 }

@@ -1,6 +1,6 @@
 // The shell: tabs, the server's state, the dialog with key and theme, and short messages. A view is loaded when it
 // is first shown: mount(root, app) -> {show(), hide()}.
-import { getKey, onDenied, setKey } from "./api.js";
+import { ApiError, getKey, keyProblem, onDenied, setKey } from "./api.js";
 import { el } from "./dom.js";
 import { ServerState } from "./server_state.js";
 import { chooseTheme, themeChoice } from "./theme.js";
@@ -17,9 +17,12 @@ let shown = null;
 
 const $ = (id) => document.getElementById(id);
 
-// kind: 'info', 'good' or 'bad'. action: {label, run}, a button in it ("Undo").
+// kind: 'info', 'good' or 'bad'. action: {label, run}, a button in it ("Undo"). It takes the place of the one of its kind
+// before it, unless that still offers something else to do.
 function toast(text, kind = "info", action = null) {
-  const box = el("div", { class: `toast ${kind}` }, el("span", {}, text));
+  for (const old of $("toasts").querySelectorAll(`.toast.${kind}`))
+    if (!old.classList.contains("acts") || old.firstChild.textContent === text) old.remove();
+  const box = el("div", { class: `toast ${kind}${action ? " acts" : ""}` }, el("span", {}, text));
   const close = () => box.remove();
   if (action) box.append(el("button", { type: "button", onclick: () => { close(); action.run(); } }, action.label));
   box.append(el("button", { type: "button", class: "icon icon-close", "aria-label": "Dismiss", onclick: close }));
@@ -43,8 +46,19 @@ const app = {
   openSettings: () => openDialog(),
 };
 
+// Browsers remember a module that could not be fetched as broken. So it is asked for only when the server is there.
+async function load(name) {
+  const file = new URL(`${name}.js`, import.meta.url);
+  const there = await fetch(file, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  if (!there) throw new ApiError(0, "The server cannot be reached.");
+  const module = await VIEWS[name]();
+  const root = $(`view-${name}`);
+  root.replaceChildren();
+  return module.mount(root, app);
+}
+
 async function view(name) {
-  mounted[name] ??= VIEWS[name]().then((module) => module.mount($(`view-${name}`), app));
+  mounted[name] ??= load(name);
   try {
     return await mounted[name];
   } catch (error) {
@@ -54,7 +68,7 @@ async function view(name) {
 }
 
 async function route() {
-  const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "chat";
+  const name = Object.hasOwn(VIEWS, location.hash.slice(1)) ? location.hash.slice(1) : "chat";
   if (name === shown) return;
   const before = shown;
   shown = name;
@@ -69,9 +83,18 @@ async function route() {
     const next = await view(name);
     if (shown === name) next.show();
   } catch (error) {
-    if (shown === name) shown = null;
-    toast(`This part of the page could not be loaded: ${error.message}`, "bad", { label: "Retry", run: route });
+    if (shown === name) showUnloaded(name, error);
   }
+}
+
+// In the place of a view that is not there. If the server was, only a new page can forget the module that failed.
+function showUnloaded(name, error) {
+  shown = null;
+  const away = error instanceof ApiError && error.status === 0;
+  const why = away ? "the server cannot be reached. It opens as soon as the server is back." : "the server did not send all of it.";
+  $(`view-${name}`).replaceChildren(el("div", { class: "unloaded", role: "alert" },
+    el("p", {}, `This part of the page is not loaded yet: ${why}`),
+    el("button", { type: "button", onclick: () => (away ? route() : location.reload()) }, "Retry")));
 }
 
 function showStatus({ state, text }) {
@@ -83,6 +106,7 @@ function showStatus({ state, text }) {
   pill.title = state === "ready" ? `${model.id}: ready` : text;
   $("server-announce").textContent = state === "unknown" ? "" : `Server: ${state === "ready" ? "ready" : text}`;
   $("offline").hidden = state !== "down" && state !== "loading";
+  if (state === "ready" && shown === null) route();
   $("offline-text").textContent = state === "down" ? `${text} Your chats are kept here.` : `Not ready: ${text}.`;
   showFacts();
 }
@@ -95,15 +119,20 @@ function showFacts() {
     ["Parameters", `${(model.meta.n_params / 1e6).toFixed(0)} M`],
     ["Context", `${model.max_model_len.toLocaleString("en")} tokens`],
     ["Chat template", model.has_chat_template ? "yes" : "none: a base model"],
-  ] : [["State", server.status().text]];
+  ] : server.status().state === "denied" ? [] // the key's own line says it
+    : [["State", server.status().text]];
   $("facts").replaceChildren(...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
 
+function showKeyProblem(text) {
+  $("key-error").textContent = text;
+  $("key-error").hidden = !text;
+}
+
 // why: what the server said about the key that was sent, or about none.
-function openDialog(why = "") {
+function openDialog(why = server.status().state === "denied" ? denial(server.status().text) : "") {
   const dialog = $("settings");
-  $("key-error").textContent = why;
-  $("key-error").hidden = !why;
+  showKeyProblem(why);
   if (dialog.open) return;
   $("key").value = getKey();
   dialog.querySelector(`input[name=theme][value=${themeChoice()}]`).checked = true;
@@ -111,14 +140,17 @@ function openDialog(why = "") {
   if (why) $("key").focus();
 }
 
-function denied(error) {
-  openDialog(getKey() ? `The server does not accept this key: ${error.message}.` : "This server asks for an API key.");
+function denial(words) {
+  return getKey() ? `The server does not accept this key: ${words}.` : "This server asks for an API key.";
 }
 
 async function saveKey(event) {
   event.preventDefault();
-  $("key-error").hidden = true;
-  setKey($("key").value.trim());
+  const key = $("key").value.trim();
+  const problem = keyProblem(key);
+  showKeyProblem(problem && `It was not saved: ${problem}.`);
+  if (problem) return;
+  setKey(key);
   await server.check();
   if (server.status().state === "ready") $("settings").close();
 }
@@ -130,7 +162,7 @@ function start() {
   $("retry").addEventListener("click", () => server.check());
   for (const input of document.querySelectorAll("input[name=theme]"))
     input.addEventListener("change", () => chooseTheme(input.value));
-  onDenied(denied);
+  onDenied((error) => openDialog(denial(error.message)));
   server.onStatus(showStatus);
   window.addEventListener("hashchange", route);
   server.check();
