@@ -8,7 +8,7 @@ const user = (content) => ({ role: "user", content });
 
 test("a chat is sent with its system prompt, and nothing of what the page keeps for itself", () => {
   const messages = [user("a"), { role: "assistant", content: "b", stats: {}, finish: "stop" }, user("c")];
-  const { path, body, problems } = requestFor({ messages, settings: { system: "s", temperature: "0" } }, true);
+  const { path, body, problems } = requestFor({ messages, settings: { system: "s", temperature: "0" } }, true); // 0 is not empty
   assert.equal(path, "v1/chat/completions");
   assert.deepEqual(problems, {});
   assert.deepEqual(body, { messages: [{ role: "system", content: "s" }, user("a"), { role: "assistant", content: "b" }, user("c")],
@@ -27,6 +27,7 @@ test("without a chat template the text goes on, and not for 16 tokens", () => {
   assert.equal(path, "v1/completions");
   assert.equal(body.prompt, "Once upon a");
   assert.equal(body.max_tokens, 256);
+  assert.equal(body.temperature, 0.7);
   assert.equal(requestFor({ messages: [], settings: { max_tokens: "9" } }, false).body.max_tokens, 9);
 });
 
@@ -71,6 +72,21 @@ test("an error in the stream keeps what had come", async () => {
   assert.equal(answer.content, "half");
   assert.equal(answer.error.message, "draining");
   assert.equal(answer.finish, undefined);
+});
+
+test("an error in the stream has the server's words and no number", async () => {
+  const { error } = await answerOf([{ data: '{"error":{"message":"aborted by an operator","param":3}}' }]);
+  assert.deepEqual(error, { status: null, message: "aborted by an operator", param: "", code: "", retryAfter: null });
+  assert.equal((await answerOf([{ data: '{"error":"plain"}' }])).error.message, "plain");
+  assert.match((await answerOf([{ data: "{" }])).error.message, /not JSON/);
+});
+
+test("pieces without what is expected of them do no harm", async () => {
+  const odd = ["null", "3", '{"choices":null}', '{"choices":[null]}', '{"choices":[{"delta":null,"text":5}]}', '{"usage":{}}'];
+  const end = '{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{}}';
+  const answer = await answerOf([...odd.map((data) => ({ data })), chunk("a"), { data: end }]);
+  assert.deepEqual([answer.content, answer.finish, answer.error], ["a", "stop", undefined]);
+  assert.ok(Object.values(answer.stats).every(Number.isFinite), JSON.stringify(answer.stats));
 });
 
 test("a stream that just ends is an error, one that was stopped is not", async () => {

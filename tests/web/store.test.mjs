@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { changedSettings, cleanSettings, NUMBERS, problemOf, requestFields } from "../../src/server/web/settings.js";
 import { MemoryBackend, newConversation, Store, titleOf } from "../../src/server/web/store.js";
-import { exportText, importText } from "../../src/server/web/transfer.js";
+import { exportText, importText, sameChat } from "../../src/server/web/transfer.js";
 
 function conversation(title, ...texts) {
   const messages = texts.map((content, i) => ({ role: i % 2 ? "assistant" : "user", content }));
@@ -83,6 +83,9 @@ test("what was exported comes back, as new conversations", () => {
   assert.deepEqual(problems, []);
   for (const name of ["title", "messages", "settings", "created", "updated"]) assert.deepEqual(back[name], chat[name], name);
   assert.notEqual(back.id, chat.id);
+  assert.ok(sameChat(back, chat), "it is not imported twice");
+  back.messages.pop();
+  assert.ok(!sameChat(back, chat));
   assert.equal(back.rev, 0);
 });
 
@@ -116,9 +119,10 @@ test("an import takes what is right beside what is wrong, and nothing that is no
   assert.deepEqual(conversations[0].messages, [{ role: "user", content: "hi", stats: { output: 2 } }]);
 });
 
-test("empty settings send nothing", () => {
-  assert.deepEqual(requestFields({}), { fields: {}, problems: {} });
-  assert.deepEqual(requestFields({ temperature: "", stop: "", schema: "" }), { fields: {}, problems: {} });
+test("empty settings send nothing but the page's temperature", () => {
+  const fields = { temperature: 0.7 };
+  assert.deepEqual(requestFields({}), { fields, problems: {} });
+  assert.deepEqual(requestFields({ temperature: "", stop: "", schema: "" }), { fields, problems: {} });
   assert.deepEqual(changedSettings({}), []);
 });
 

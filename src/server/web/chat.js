@@ -43,17 +43,17 @@ class Chat {
     });
     this.composer = new Composer({
       send: (text) => this.send(text), stop: () => this.#stop(this.#current),
-      openSettings: () => this.showSettings(true), resetSettings: () => this.resetSettings(),
+      openSettings: () => this.#turnSettings(true), resetSettings: () => this.resetSettings(),
     });
     this.settings = new SettingsPanel({
-      changed: (settings) => this.changeSettings(settings), reset: () => this.resetSettings(), close: () => this.showSettings(false),
+      changed: (settings) => this.changeSettings(settings), reset: () => this.resetSettings(), close: () => this.#turnSettings(false),
     });
   }
 
   #buildPage() {
     this.title = el("h1", { class: "chat-title" });
     this.say = el("p", { class: "sr", role: "status" });
-    this.settingsButton = iconButton("sliders", "Settings of this chat", () => this.showSettings(this.settings.element.hidden),
+    this.settingsButton = iconButton("sliders", "Settings of this chat", () => this.#turnSettings(this.settings.element.hidden),
       { "aria-controls": "chat-settings", "aria-expanded": "false" });
     const head = el("div", { class: "chat-head" },
       iconButton("menu", "Chats", () => this.showList(true), { class: "icon icon-menu narrow" }), this.title,
@@ -190,6 +190,7 @@ class Chat {
       answer = { role: "assistant", content: "" };
       conversation.messages.push(answer);
     }
+    if (request.body.response_format) answer.json = true;
     const abort = new AbortController();
     this.#runs.set(conversation, abort);
     this.kept.include(conversation);
@@ -216,7 +217,7 @@ class Chat {
     this.kept.save(conversation);
     this.say.textContent = answer.error ? "" : `Answer complete: ${answer.finish}`;
     if (!answer.error) return;
-    if (answer.error.status === 0) this.app.checkServer();
+    this.app.checkServer(); // it may be another one by now
     const name = answer.error.param.startsWith("response_format") ? "schema" : answer.error.param;
     if (conversation !== this.#current || !this.settings.has(name)) return;
     this.showSettings(true);
@@ -278,6 +279,12 @@ class Chat {
     this.settingsButton.setAttribute("aria-expanded", shown);
   }
 
+  // By hand: the focus goes along.
+  #turnSettings(shown) {
+    this.showSettings(shown);
+    (shown ? this.settings.element : this.settingsButton).focus();
+  }
+
   showList(shown) {
     this.root.classList.toggle("with-list", shown);
   }
@@ -285,16 +292,18 @@ class Chat {
   // Of the whole page, while the chat is shown: the focus may be anywhere.
   key(event) {
     if (event.key !== "Escape" || event.isComposing || document.querySelector("dialog[open]")) return;
-    if (this.#runs.has(this.#current)) this.#stop(this.#current);
+    const { element } = this.settings;
+    const atSettings = element.contains(event.target) || this.settingsButton.contains(event.target);
+    if (atSettings && !element.hidden) this.#turnSettings(false);
+    else if (this.#runs.has(this.#current)) this.#stop(this.#current);
     else if (this.root.classList.contains("with-list")) this.showList(false);
-    else if (this.settings.element.contains(event.target)) this.showSettings(false);
   }
 }
 
 export async function mount(root, app) {
   const chat = new Chat(root, app);
   await chat.load();
-  const facts = () => JSON.stringify(app.model());
+  const facts = () => JSON.stringify([app.model()?.id, app.model()?.max_model_len, app.model()?.has_chat_template]);
   let drawn = facts();
   app.onStatus(() => {
     if (!app.model() || facts() === drawn) return;

@@ -1,6 +1,6 @@
 // The conversations at the left: choose, search, rename, delete, and all of them as a file and back.
 import { el, iconButton, saveFile } from "./dom.js";
-import { exportText, importText } from "./transfer.js";
+import { exportText, importText, sameChat } from "./transfer.js";
 
 export class ChatList {
   #conversations = [];
@@ -98,9 +98,11 @@ export class ChatList {
     input.value = "";
     if (!file) return;
     const { conversations, problems } = importText(await file.text());
-    if (conversations.length) await this.actions.add(conversations);
-    if (problems.length) this.#showProblems(file.name, problems);
-    else this.actions.toast(`${conversations.length} ${conversations.length === 1 ? "chat" : "chats"} imported`, "good");
+    const fresh = conversations.filter((conversation) => !this.#conversations.some((other) => sameChat(other, conversation)));
+    const there = conversations.length - fresh.length;
+    if (fresh.length) await this.actions.add(fresh);
+    if (problems.length) return this.#showProblems(file.name, problems);
+    this.actions.toast(`${chats(fresh.length)} imported${there ? `, ${there} here already` : ""}`, "good");
   }
 
   #showProblems(name, problems) {
@@ -112,6 +114,8 @@ export class ChatList {
     this.problems.hidden = false;
   }
 }
+
+const chats = (n) => `${n} ${n === 1 ? "chat" : "chats"}`;
 
 function matches({ title, messages }, words) {
   return title.toLowerCase().includes(words) || messages.some(({ content }) => content.toLowerCase().includes(words));

@@ -2,6 +2,8 @@
 import { copyText, el, iconButton } from "./dom.js";
 import { MarkdownView } from "./markdown.js";
 
+const JSON_FENCE = "~".repeat(32); // as no line of an answer is
+
 const number = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
 
 // "42 tokens" pieces of an answer's numbers, each with a name for who hovers over it.
@@ -19,13 +21,14 @@ function statTexts({ stats = {}, finish }) {
 // What can still be done about an error, besides trying again.
 function adviceFor({ status, code, param, retryAfter }) {
   if (code === "context_length_exceeded") return "Start a new chat, or shorten this one by editing an earlier message.";
-  if (param?.startsWith("response_format")) return "See the JSON schema in the settings.";
+  if (`${param}`.startsWith("response_format")) return "See the JSON schema in the settings.";
   if (retryAfter) return `The server asks to wait ${retryAfter} s.`;
   return status === 0 ? "The chat is kept. Try again when the server is back." : "";
 }
 
 export class MessageView {
-  // actions: {retry(message), edit(message, text), goOn(message), toast(text)}; chat: draw markdown.
+  // actions: {retry(message), edit(message, text), goOn(message), toast(text)}; chat: draw markdown. An answer that follows a
+  // schema (`json`) is shown as it is.
   constructor(message, actions, chat) {
     Object.assign(this, { message, actions, chat });
     this.body = el("div", { class: "body" });
@@ -39,7 +42,7 @@ export class MessageView {
   #buildAnswer() {
     this.reasoningText = el("div", { class: "reasoning-text" });
     this.reasoning = el("details", { class: "reasoning", hidden: true }, el("summary", {}, "Reasoning"), this.reasoningText);
-    this.text = el("div", { class: this.chat ? "markdown" : "plain-text" });
+    this.text = el("div", { class: this.chat || this.message.json ? "markdown" : "plain-text" });
     this.waiting = el("div", { class: "waiting", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
     this.error = el("div", { class: "failure", role: "alert", hidden: true });
     this.body.append(this.reasoning, this.text, this.waiting, this.error);
@@ -59,7 +62,8 @@ export class MessageView {
 
   #updateAnswer(growing) {
     const { content, reasoning = "", error } = this.message;
-    if (this.chat) this.view.update(content, growing);
+    if (this.message.json) this.view.update(`${JSON_FENCE}json\n${content}`, growing);
+    else if (this.chat) this.view.update(content, growing);
     else this.text.textContent = content;
     this.reasoning.hidden = !reasoning;
     this.reasoningText.textContent = reasoning;
@@ -70,7 +74,8 @@ export class MessageView {
   }
 
   #drawError(error) {
-    const where = error.status ? `The server says (${error.status}): ` : "";
+    const code = error.status ? ` (${error.status})` : "";
+    const where = error.status === 0 ? "" : `The server says${code}: `;
     const advice = adviceFor(error);
     this.error.replaceChildren(el("p", {}, `${where}${error.message}`), ...(advice ? [el("p", { class: "advice" }, advice)] : []),
       el("button", { type: "button", onclick: () => this.actions.retry(this.message) }, "Try again"));
@@ -87,7 +92,9 @@ export class MessageView {
 
   #tools(last) {
     const { message, actions } = this;
-    const tools = [iconButton("retry", message.role === "user" ? "Answer this again" : "Try again", () => actions.retry(message))];
+    const tools = [];
+    const again = message.role === "user" ? "Answer this again" : "Try again";
+    if (!message.error) tools.push(iconButton("retry", again, () => actions.retry(message))); // an error has its own
     if (message.content) tools.unshift(iconButton("copy", "Copy", () => this.#copy()), iconButton("edit", "Edit", () => this.edit()));
     const cut = message.role === "assistant" && message.content && (message.error || message.finish !== "stop");
     if (last && cut) tools.push(el("button", { type: "button", class: "plain", onclick: () => actions.goOn(message) }, "Continue"));

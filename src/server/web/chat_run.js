@@ -1,8 +1,7 @@
 // One answer: the request that asks for it, and the stream that brings it.
 import { ApiError, errorFrom, events } from "./api.js";
-import { requestFields } from "./settings.js";
+import { COMPLETION_TOKENS, requestFields } from "./settings.js";
 
-const COMPLETION_TOKENS = "256"; // the server's own default for completions is 16
 const ONE_PIECE_MS = 5; // what comes within less came in one piece
 
 // The request for the answer to all messages; if the last is an answer, for what comes after its words.
@@ -32,7 +31,7 @@ export async function readAnswer({ path, body }, answer, signal, onUpdate, sourc
   try {
     for await (const { data } of source(path, { method: "POST", body, signal })) {
       if (data === "[DONE]") break;
-      takeChunk(JSON.parse(data), answer, clock);
+      takeChunk(parsed(data), answer, clock);
       onUpdate();
     }
     if (!answer.finish) throw new ApiError(0, "The answer broke off.");
@@ -44,17 +43,27 @@ export async function readAnswer({ path, body }, answer, signal, onUpdate, sourc
   onUpdate();
 }
 
+function parsed(data) {
+  try {
+    return JSON.parse(data);
+  } catch {
+    throw new ApiError(null, "a piece of the answer is not JSON");
+  }
+}
+
+const textOf = (value) => (typeof value === "string" ? value : "");
+
 function takeChunk(chunk, answer, clock) {
-  if (chunk.error) throw errorFrom(chunk.error);
-  if (chunk.usage) clock.usage = chunk.usage;
-  const choice = chunk.choices?.[0];
+  if (chunk?.error) throw errorFrom(chunk.error);
+  if (chunk?.usage) clock.usage = chunk.usage;
+  const choice = chunk?.choices?.[0];
   if (!choice) return;
-  const text = choice.text ?? choice.delta?.content ?? "";
-  const reasoning = choice.delta?.reasoning_content ?? "";
+  const text = textOf(choice.text ?? choice.delta?.content);
+  const reasoning = textOf(choice.delta?.reasoning_content);
   if (text) answer.content += text;
   if (reasoning) answer.reasoning = (answer.reasoning ?? "") + reasoning;
   if (text || reasoning) tick(clock);
-  if (choice.finish_reason) answer.finish = choice.finish_reason;
+  if (textOf(choice.finish_reason)) answer.finish = choice.finish_reason;
 }
 
 function tick(clock) {
@@ -73,7 +82,7 @@ function statsOf(clock) {
   stats.prompt = usage.prompt_tokens;
   stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   stats.output = usage.completion_tokens;
-  return stats;
+  return Object.fromEntries(Object.entries(stats).filter(([, value]) => Number.isFinite(value)));
 }
 
 // Of the tokens after the first, or of all since the request where they came in one piece.

@@ -1,6 +1,6 @@
 // The panel at the right: system prompt, sampling, stop strings and JSON schema of the chat that is open.
 import { el, iconButton } from "./dom.js";
-import { NUMBERS, problemOf } from "./settings.js";
+import { COMPLETION_TOKENS, NUMBERS, problemOf } from "./settings.js";
 
 const SCHEMA_EXAMPLE = '{\n  "type": "object",\n  "properties": {\n    "city": { "type": "string" }\n  },\n  "required": ["city"]\n}';
 
@@ -11,11 +11,11 @@ export class SettingsPanel {
   // actions: {changed(settings), reset(), close()}
   constructor(actions) {
     this.actions = actions;
-    this.element = el("aside", { class: "settings", id: "chat-settings", "aria-label": "Settings of this chat", hidden: true },
+    this.element = el("aside", { class: "settings", id: "chat-settings", "aria-label": "Settings of this chat", tabindex: "-1", hidden: true },
       el("div", { class: "settings-head" }, el("h2", {}, "Settings"),
         el("button", { type: "button", class: "plain", onclick: () => actions.reset() }, "Reset"),
         iconButton("close", "Close the settings", () => actions.close())),
-      el("p", { class: "hint" }, "Of this chat, and of those you start after it. What is empty is up to the server."),
+      el("p", { class: "hint" }, "Of this chat, and of those you start after it. What is empty is up to the server, but for the temperature."),
       this.#text("system", "System prompt", { rows: 4, placeholder: "You are a helpful assistant." }),
       el("div", { class: "numbers" }, ...NUMBERS.map((field) => this.#number(field))),
       this.#text("stop", "Stop strings", { rows: 2, placeholder: "one per line", class: "mono" }),
@@ -32,6 +32,7 @@ export class SettingsPanel {
 
   setChat(chat) {
     this.#fields.system.box.hidden = !chat;
+    this.#fields.max_tokens.field.placeholder = chat ? "no limit" : COMPLETION_TOKENS;
   }
 
   has(name) {
@@ -62,9 +63,9 @@ export class SettingsPanel {
     return this.#row(name, label, "", el("textarea", attributes));
   }
 
-  #number({ name, label, hint, min = 0 }) {
+  #number({ name, label, hint, otherwise = hint, min = 0 }) {
     const keys = min < 0 ? "text" : "decimal"; // keypads of phones lack the minus
-    return this.#row(name, label, hint, el("input", { type: "text", inputmode: keys, autocomplete: "off", placeholder: hint }));
+    return this.#row(name, label, hint, el("input", { type: "text", inputmode: keys, autocomplete: "off", placeholder: otherwise }));
   }
 
   #changed(name) {

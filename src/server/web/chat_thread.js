@@ -7,6 +7,7 @@ const SLOW_MS = 8; // a frame that took longer is followed by a pause as long as
 
 const BASE_MODEL = " has no chat template: it is a base model, which goes on with a text instead of answering. " +
   "Write the beginning of one; what you send is added to it.";
+const SIMULATED = " is a simulated device: it answers with random words, by design. What it shows is how fast the server is.";
 const EXAMPLES = [
   "Explain how a hash table works, with a small example.",
   "Write a haiku about waiting in a queue.",
@@ -40,8 +41,9 @@ export class ChatThread {
     this.#conversation = conversation;
     this.#running = running;
     this.chat = model?.has_chat_template !== false;
-    this.note.hidden = this.chat;
-    if (!this.chat) this.note.textContent = `${model.id}${BASE_MODEL}`;
+    const note = model?.meta?.architecture === "sim" ? SIMULATED : this.chat ? "" : BASE_MODEL;
+    this.note.hidden = !note;
+    this.note.textContent = note && `${model.id}${note}`;
     this.#views.clear();
     this.list.replaceChildren();
     this.#draw();

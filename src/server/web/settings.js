@@ -1,11 +1,16 @@
 // The settings of a chat: what the user typed, as text, empty where the server decides. Nothing that is left empty is
-// sent, so a new default of the server is in force at once. Ranges are those of docs/api.md.
+// sent, so a new default of the server is in force at once; but for the temperature: 1, which is the API's, makes small
+// models babble. Ranges are those of docs/api.md.
 import { keep, recall } from "./storage.js";
 
 const KEY = "gapless.settings";
 
+const TEMPERATURE = "0.7";
+export const COMPLETION_TOKENS = "256"; // of a base model; the server's own default for completions is 16
+
+// otherwise: what is in force while it is empty, where the hint does not say it
 export const NUMBERS = [
-  { name: "temperature", label: "Temperature", min: 0, max: 2, hint: "0 to 2" },
+  { name: "temperature", label: "Temperature", min: 0, max: 2, hint: "0 to 2", otherwise: TEMPERATURE },
   { name: "max_tokens", label: "Max tokens", min: 1, whole: true, hint: "no limit" },
   { name: "top_p", label: "Top p", min: 0, above: true, max: 1, hint: "above 0, up to 1" },
   { name: "top_k", label: "Top k", min: -1, whole: true, hint: "0 or -1: all" },
@@ -72,6 +77,7 @@ export function requestFields(settings) {
     if (problem) problems[name] = problem;
   }
   for (const { name } of NUMBERS) if (settings[name]) fields[name] = Number(settings[name]);
+  fields.temperature ??= Number(TEMPERATURE);
   if (settings.stop) fields.stop = stopsOf(settings.stop);
   if (settings.schema && !problems.schema) {
     fields.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema: JSON.parse(settings.schema) } };

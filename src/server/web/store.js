@@ -1,5 +1,5 @@
 // Conversations kept in this browser: {id, title, named, created, updated, rev, settings, messages}, a message
-// {role: 'user' | 'assistant', content, reasoning, stats, finish, error}. Several tabs of the page share them: `rev`
+// {role: 'user' | 'assistant', content, reasoning, stats, finish, error, json}, json: it follows a schema. Several tabs of the page share them: `rev`
 // tells whether another tab has written meanwhile, and then nothing of either is lost.
 const DATABASE = "gapless", TABLE = "conversations";
 

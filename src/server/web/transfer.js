@@ -6,6 +6,12 @@ const FORMAT = "gapless-chats";
 const VERSION = 1;
 const ROLES = ["user", "assistant"];
 
+// Whether they are the same chat: one that was exported keeps when it was begun, and what was said.
+export function sameChat(one, other) {
+  if (one.created !== other.created || one.messages.length !== other.messages.length) return false;
+  return one.messages.every(({ role, content }, i) => role === other.messages[i].role && content === other.messages[i].content);
+}
+
 const failed = (problem) => ({ conversations: [], problems: [problem] });
 const timeOf = (value, otherwise) => (Number.isFinite(value) && value > 0 ? value : otherwise);
 
@@ -52,6 +58,7 @@ function readMessage(given, where, problems) {
   const message = { role: given?.role, content: given?.content };
   if (typeof given?.reasoning === "string") message.reasoning = given.reasoning;
   if (typeof given?.finish === "string") message.finish = given.finish;
+  if (given?.json === true) message.json = true;
   const stats = statsOf(given?.stats);
   if (stats) message.stats = stats;
   return message;
