@@ -196,3 +196,30 @@ for (const piece of REPEATED) {
     assert.ok(large < 80 * small, `${small} ms, sixteen times as much: ${large} ms`);
   });
 }
+
+// One long run inside of something that is never closed as it began: there is much to go back over.
+const LONG_RUNS = {
+  "a link's spaces": (n) => `[x](${" ".repeat(n)}y`,
+  "a title's spaces": (n) => `[x](a${" ".repeat(n)}y`,
+  "an address and dots": (n) => `https://a${".".repeat(n)}/x`,
+  "an address and brackets": (n) => `https://a${")".repeat(n)}/x`,
+  "addresses that are none": (n) => "https://[".repeat(n / 9),
+  "an open mark of code": (n) => `\`${" x".repeat(n / 2)}`,
+  "code that begins with a space": (n) => `\`${" x".repeat(n / 2)}\``,
+  "a fence that is none": (n) => `${"~".repeat(n)}\``,
+  "spaces before a word": (n) => `a${" ".repeat(n)}b\nc`,
+  "a heading's spaces": (n) => `# ${" ".repeat(n)}\u2028x`,
+  "an item's spaces": (n) => `- ${" ".repeat(n)}\u2028x`,
+};
+for (const [name, text] of Object.entries(LONG_RUNS)) {
+  test(`twice as long does not take four times as long: ${name}`, () => {
+    const once = (n) => {
+      const start = performance.now();
+      for (const growing of [false, true]) html(text(n), growing);
+      return performance.now() - start;
+    };
+    const time = (n) => Math.min(...[1, 2, 3].map(() => once(n)));
+    const small = Math.max(20, time(10_000)), large = time(20_000); // linear, both are less than 20 ms
+    assert.ok(large < 3 * small, `${small} ms, twice as much: ${large} ms`);
+  });
+}

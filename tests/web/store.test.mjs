@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { changedSettings, cleanSettings, NUMBERS, problemOf, requestFields } from "../../src/server/web/settings.js";
-import { MemoryBackend, newConversation, Store, titleOf } from "../../src/server/web/store.js";
+import { MemoryBackend, newConversation, openStore, Store, titleOf } from "../../src/server/web/store.js";
 import { exportText, importText, sameChat } from "../../src/server/web/transfer.js";
 
 function conversation(title, ...texts) {
@@ -66,6 +66,21 @@ test("other tabs are told, and an error reaches who saves without blocking the n
   backend.update = update;
   await store.save(chat);
   assert.equal(told.length, 1);
+});
+
+test("a database that does not open is not waited for: chats are kept until the page is left", async (t) => {
+  const opening = {};
+  globalThis.indexedDB = { open: () => opening };
+  t.after(() => delete globalThis.indexedDB);
+  const store = await openStore(() => {}, 1);
+  assert.equal(store.kept, false);
+  await store.save(conversation("chat", "a"));
+  assert.equal((await store.all()).length, 1);
+  let closed = false;
+  opening.result = { close: () => { closed = true; } };
+  opening.onsuccess();
+  await new Promise(setImmediate);
+  assert.ok(closed, "one that opens later holds nothing");
 });
 
 test("a title is the beginning of the first line", () => {

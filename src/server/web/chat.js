@@ -62,9 +62,14 @@ class Chat {
       el("div", { class: "chat-main" }, head, this.thread.element, this.composer.element, this.say), this.settings.element);
   }
 
+  // Nothing can be typed or chosen until it is known where it is kept.
   async load() {
+    this.root.inert = true;
+    this.composer.setPlaceholder("Opening your chats …");
     await this.kept.load();
+    this.root.inert = false;
     this.list.warning.hidden = this.kept.kept;
+    if (!this.kept.kept) this.app.toast("This browser does not keep your chats: they last until you leave the page.");
     const id = recall(CURRENT, "sessionStorage");
     const last = id ? this.kept.list.find((conversation) => conversation.id === id) : this.kept.list[0];
     this.open(last ?? this.#current);

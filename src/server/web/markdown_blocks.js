@@ -8,11 +8,12 @@
 const MAX_DEPTH = 12;
 const MAX_COLUMNS = 64;
 
-const FENCE = /^( {0,3})(`{3,}|~{3,}) *([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})(?: +(.*))?$/;
+// What ends with [^]* takes all that is left and never goes back: no line can cost more than its length.
+const FENCE = /^( {0,3})(`{3,}|~{3,})([^]*)$/;
+const HEADING = /^ {0,3}(#{1,6})(?: +([^]*))?$/;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
-const QUOTE = /^ {0,3}> ?(.*)$/;
-const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?:( +)(.*)|)$/;
+const QUOTE = /^ {0,3}> ?([^]*)$/;
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?:( +)([^]*)|)$/;
 const DIVIDER = /^:?-+:?$/;
 // The beginning of something that the next token decides: it is held back while the text grows.
 const UNDECIDED = /(?:^|\n)[ >]*(?:[-*+_=#|:`~ ]{1,3}|\d{1,3}[.)]?)$/;
@@ -34,6 +35,11 @@ function spaces(indent) {
 
 const indentOf = (line) => line.length - line.trimStart().length;
 const isBlank = (line) => line.trim() === "";
+
+function fenceOf(line) {
+  const fence = FENCE.exec(line);
+  return fence?.[3].includes("`") ? null : fence;
+}
 
 function cellsOf(line) {
   const inner = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
@@ -70,7 +76,7 @@ class Parser {
   // Whether line i begins something else than a paragraph.
   interrupts(i) {
     const line = this.lines[i];
-    return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || this.isItem(line) || this.isTable(i);
+    return fenceOf(line) !== null || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || this.isItem(line) || this.isTable(i);
   }
 
   isItem(line) {
@@ -84,7 +90,7 @@ class Parser {
   }
 
   code() {
-    const fence = FENCE.exec(this.lines[this.at]);
+    const fence = fenceOf(this.lines[this.at]);
     if (!fence) return null;
     const [, indent, marks, info] = fence;
     const body = [];

@@ -3,7 +3,8 @@
 const MAX_DELIMITERS = 2000; // of one text; what is beyond stays as it was written
 const MAX_DEPTH = 4;
 
-const LINK = /!?\[((?:[^[\]\\]|\\.)*)\]\(\s*(<[^<>\n]*>|(?:[^\s()]|\([^\s()]*\))*)(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/y;
+// Spaces are few, so that going back over them costs little.
+const LINK = /!?\[((?:[^[\]\\]|\\.)*)\]\(\s{0,4}(<[^<>\n]*>|(?:[^\s()]|\([^\s()]*\))*)(?:\s{1,4}(?:"[^"]*"|'[^']*'))?\s{0,4}\)/y;
 const OPEN_LINK = /!?\[((?:[^[\]\\]|\\.)*)\]\([^\s()]*$/y;
 const AUTO_LINK = /<(https?:\/\/[^\s<>]+)>/y;
 const BARE_LINK = /https?:\/\/[^\s<>"'`]+/y;
@@ -23,9 +24,17 @@ export function safeUrl(text) {
   return URL.canParse ? (URL.canParse(plain) ? plain : null) : plain;
 }
 
+// Without those of `characters` that it ends with.
+function withoutEnd(text, characters) {
+  let end = text.length;
+  while (end > 0 && characters.includes(text[end - 1])) end--;
+  return text.slice(0, end);
+}
+
 class Scanner {
   constructor(text, growing, depth) {
-    Object.assign(this, { text, growing, depth, at: 0, plain: "", nodes: [], delimiters: 0, missing: new Set() });
+    Object.assign(this, { text, growing, depth, at: 0, plain: "", nodes: [], delimiters: 0, missing: new Set(),
+      noLink: 0 }); // noLink: no address begins before here
   }
 
   scan() {
@@ -87,7 +96,8 @@ class Scanner {
       return true;
     }
     const inner = this.text.slice(this.at + run.length, end < 0 ? undefined : end).replaceAll("\n", " ");
-    const text = /^ .*[^ ].* $/.test(inner) ? inner.slice(1, -1) : inner;
+    const padded = inner.startsWith(" ") && inner.endsWith(" ") && /[^ ]/.test(inner);
+    const text = padded ? inner.slice(1, -1) : inner;
     return this.push({ type: "code", text }, end < 0 ? this.text.length - this.at : end + run.length - this.at);
   }
 
@@ -121,17 +131,18 @@ class Scanner {
   }
 
   bareLink() {
-    if (this.depth >= MAX_DEPTH || /\w/.test(this.text[this.at - 1] ?? "")) return false;
+    if (this.depth >= MAX_DEPTH || this.at < this.noLink || /\w/.test(this.text[this.at - 1] ?? "")) return false;
     const found = this.match(BARE_LINK);
     if (!found) return false;
-    let url = found[0].replace(/[.,:;!?*_~]+$/, "");
-    if (url.endsWith(")") && !url.includes("(")) url = url.replace(/\)+$/, "");
+    let url = withoutEnd(found[0], ".,:;!?*_~");
+    if (url.endsWith(")") && !url.includes("(")) url = withoutEnd(url, ")");
     const href = safeUrl(url);
+    if (!href) this.noLink = this.at + found[0].length;
     return href ? this.push({ type: "link", href, children: [url] }, url.length) : false;
   }
 
   newline() {
-    this.plain = this.plain.replace(/ +$/, "");
+    this.plain = withoutEnd(this.plain, " ");
     return this.push({ type: "break" }, 1);
   }
 

@@ -2,6 +2,7 @@
 // {role: 'user' | 'assistant', content, reasoning, stats, finish, error, json}, json: it follows a schema. Several tabs of the page share them: `rev`
 // tells whether another tab has written meanwhile, and then nothing of either is lost.
 const DATABASE = "gapless", TABLE = "conversations";
+const OPEN_MS = 5000; // a database that another page blocks may never open
 
 export function newConversation(settings = {}) {
   const now = Date.now();
@@ -127,11 +128,26 @@ function result(request) {
   });
 }
 
-export async function openStore(onChange) {
+function openDatabase(openMs) {
+  const opening = indexedDB.open(DATABASE, 1);
+  opening.onupgradeneeded = () => opening.result.createObjectStore(TABLE, { keyPath: "id" });
+  return new Promise((resolve, reject) => {
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      reject(new Error("the database does not open"));
+    }, openMs);
+    result(opening).finally(() => clearTimeout(timer)).then((database) => {
+      if (late) database.close();
+      else resolve(database);
+    }, reject);
+  });
+}
+
+// Resolves at the latest after openMs, with a store that keeps chats until the page is left.
+export async function openStore(onChange, openMs = OPEN_MS) {
   try {
-    const opening = indexedDB.open(DATABASE, 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore(TABLE, { keyPath: "id" });
-    return new Store(new DatabaseBackend(await result(opening)), onChange, new BroadcastChannel(DATABASE));
+    return new Store(new DatabaseBackend(await openDatabase(openMs)), onChange, new BroadcastChannel(DATABASE));
   } catch {
     return new Store(new MemoryBackend(), onChange);
   }
