@@ -4,6 +4,7 @@ import { card } from "./card.js";
 import { el } from "./dom.js";
 import { setHidden, setText } from "./dom_text.js";
 import { plural } from "./format.js";
+import { Lateness } from "./lateness.js";
 import { LiveFeed } from "./live_feed.js";
 import { LiveLanes } from "./live_lanes.js";
 import { LiveNumbers } from "./live_numbers.js";
@@ -24,7 +25,7 @@ class LiveView {
   #shown = false;
   #timer = 0;
   #lastStep = -Infinity; // server's seconds
-  #feed; #load; #loop; #numbers; #lanes; #panels; #requests; #status; #words; #refused; #refusedText; #body;
+  #feed; #load; #loop; #numbers; #lanes; #panels; #requests; #status; #late; #words; #refused; #refusedText; #body;
 
   constructor(root, app) {
     this.app = app;
@@ -48,6 +49,8 @@ class LiveView {
   }
 
   #build(root) {
+    const late = el("p", { class: "card late", role: "status", hidden: true });
+    this.#late = new Lateness((text) => { setText(late, text); setHidden(late, !text); });
     const controls = el("div", { class: "live-controls" });
     const numbers = el("div", { class: "numbers" });
     this.#words = { title: el("h1"), lead: el("p", { class: "lead" }), now: el("p", { class: "hint" }) };
@@ -56,7 +59,7 @@ class LiveView {
     const charts = el("div", { class: "charts" });
     const panels = el("div", { class: "panels" });
     const requests = card("Requests", "");
-    this.#body = el("div", { class: "live-body" }, controls, numbers, lanes, charts, panels, requests);
+    this.#body = el("div", { class: "live-body" }, late, controls, numbers, lanes, charts, panels, requests);
     root.append(el("div", { class: "live" }, this.#head(), this.#refusal(), this.#body));
     const switchBox = el("section", { class: "card loop-card" });
     const loadBox = el("section", { class: "card load-card", "aria-label": "Load generator" });
@@ -102,6 +105,7 @@ class LiveView {
       this.#timer = setInterval(() => this.#paint(), PAINT_MS);
     } else {
       this.#feed.stop();
+      this.#late.stop();
       this.#lanes.hide();
     }
   }
@@ -113,6 +117,7 @@ class LiveView {
 
   #restart() {
     this.#feed.stop();
+    this.#late.stop();
     if (this.#shown && !document.hidden) this.#feed.start();
   }
 
@@ -129,6 +134,7 @@ class LiveView {
   #hello(hello) {
     const where = hello.model === hello.device ? `Runs on ${hello.device}` : `${hello.model} on ${hello.device}`;
     setText(this.#status, `${where} · up to ${plural(hello.max_running, "request")} at once · Gapless ${hello.version}`);
+    this.#late.watch(hello.device);
     this.#numbers.reset(hello.loop);
     this.#lanes.hello(hello);
     this.#loop.show(hello.loop);

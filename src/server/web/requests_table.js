@@ -96,7 +96,7 @@ export class RequestsTable {
     const { request } = row;
     const speed = this.#speedOf.get(requestKey(request));
     const name = request.choice > 0 ? `${request.id} / ${request.choice}` : String(request.id);
-    const waits = request.phase === "waiting" ? `, ${ageText(request.queue_s)} so far` : "";
+    const waits = request.phase === "waiting" ? ` ${ageText(request.queue_s)}` : "";
     const prompt = request.phase === "prefill" ? `${countText(request.computed)} of ${countText(request.prompt)}` : countText(request.prompt);
     const texts = [name, request.phase + waits, prompt, countText(request.cached), `${countText(request.output)} of ${countText(request.max)}`,
       speed === undefined ? "" : rateText(speed), ageText(request.age_s)];

@@ -51,7 +51,7 @@ export function gapTable(report, show) {
       onclick: () => show(begin - 4 * length, end + 4 * length) }, "Show");
     return [timeText(length), `${before}, ${after}`, host.map(hostText).filter((text) => text !== "").join("; "), look];
   });
-  return table("Longest gaps", ["Length", "Between", "What the host did", ""], rows);
+  return table("Longest gaps", ["Length", "Between", "What the host did", ""], rows, "gaps");
 }
 
 function hostText({ thread, shares }) {
@@ -72,9 +72,10 @@ export function stepTable(trace, steps, { from, to }) {
   return table("Steps that the picture shows", ["Batch", "Kind", "Rows", "Tokens", "Length", "Gap before"], rows);
 }
 
-function table(label, columns, rows) {
+// look: the class of the table, for one that is not of numbers alone.
+function table(label, columns, rows, look = null) {
   const head = el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name || el("span", { class: "sr" }, "Action"))));
   const body = rows.map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, cell))));
   return el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": label },
-    el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+    el("table", { class: look }, el("thead", {}, head), el("tbody", {}, ...body)));
 }

@@ -1,7 +1,7 @@
 // The live view before a simulated accelerator, whose steps show plainly what the host costs.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { openPage, startBrowser } from "./support/browser.mjs";
+import { openPage, PHONE, startBrowser } from "./support/browser.mjs";
 import { startSimulated, waitFor } from "./support/server.mjs";
 import { showView } from "./support/tour.mjs";
 
@@ -85,12 +85,12 @@ test("the loop is switched under load and the device's gaps grow", async (t) => 
   await detail.waitFor();
   const overlap = numberIn(compared.exec(await detail.textContent())[1]);
   await waitFor(async () => await gap() > overlap, "larger gaps in the normal loop than in overlap");
+  await page.getByText(/With the normal loop: .* tokens\/s\.$/).waitFor();
   await page.locator("label").filter({ hasText: "Overlap" }).click();
   await waitFor(async () => await server.metric("gapless_overlap_loop") === 1, "the overlap loop in the server");
   await page.getByRole("heading", { name: "The device never waits" }).waitFor();
   for (const heading of ["Device idle between steps", "Device busy", "Generated tokens per second"])
     await section(page, heading).getByText(/with the normal loop/).waitFor();
-  await page.getByText(/^With the overlap loop: .* With the normal loop: /).waitFor();
 });
 
 test("a loop that somebody else switches is shown", async (t) => {
@@ -127,4 +127,41 @@ test("the view asks for nothing once another one is shown", async (t) => {
   await page.getByText("requests at once").waitFor();
   await showView(page, "Chat");
   await feed;
+});
+
+test("on a phone the requests' numbers are beside the button that ends them", async (t) => {
+  const page = await openPage(t, browser, `${server.url}/#live`, { viewport: PHONE });
+  await watch(t, page, { concurrency: 4, maxTokens: 4000 });
+  const table = page.getByRole("region", { name: "Requests in the server" });
+  await table.getByRole("button").first().waitFor();
+  const wide = await table.evaluate((box) => box.scrollWidth - box.clientWidth);
+  assert.equal(wide, 0, "nothing is to be scrolled to");
+  const cells = await table.locator("thead th").evaluateAll((heads) => heads.filter((head) => head.offsetWidth > 0).map((head) => {
+    const { left, right } = head.getBoundingClientRect();
+    return { name: head.textContent, left, right };
+  }));
+  assert.deepEqual(cells.map(({ name }) => name), ["Request", "Phase", "Answer", "Tokens/s", "Action"]);
+  for (let i = 1; i < cells.length; i++) assert.ok(cells[i].left >= cells[i - 1].right - 1, cells[i].name);
+});
+
+test("a simulated device that is late is told, and that its numbers are not to be believed", async (t) => {
+  const page = await openPage(t, browser, server.url);
+  let asked = 0;
+  await page.route("**/metrics", (route) => {
+    asked++;
+    return route.fulfill({ body: `gapless_sim_steps_total ${1000 * asked}\ngapless_sim_late_steps_total ${92 * asked}\n` });
+  });
+  await page.goto(`${server.url}/#live`);
+  await page.getByText(/Do not believe these numbers: 9\.2\s% of the simulated steps were late/).waitFor();
+});
+
+test("one viewer too many is told so, and watches as soon as another leaves", async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const watchers = await Promise.all(Array.from({ length: 16 }, () => fetch(`${server.url}/live`, { signal: stop.signal })));
+  for (const watcher of watchers) watcher.body.pipeTo(new WritableStream()).catch(() => {});
+  const page = await openPage(t, browser, `${server.url}/#live`, { allowed: [/503/] });
+  await page.getByText(/16 watch already.*trying again/).waitFor();
+  stop.abort();
+  await page.getByText("requests at once").waitFor();
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, test } from "node:test";
-import { openPage, startBrowser } from "./support/browser.mjs";
+import { DESKTOP, NARROWEST, openPage, PHONE, startBrowser } from "./support/browser.mjs";
 import { startSimulated } from "./support/server.mjs";
 
 const BINARY = process.env.GAPLESS_BINARY ?? "build/release/gapless";
@@ -54,6 +54,19 @@ test("a saved file is opened, and its gap is found and shown", async (t) => {
   await gaps.getByRole("button", { name: "Show the gap of 250" }).click();
   await steps.locator("tbody").getByText("8", { exact: true }).waitFor({ state: "detached" });
   await steps.getByText("250").waitFor();
+});
+
+test("what the host did in a gap and the button that shows it are in sight, on a desk and on a phone", async (t) => {
+  for (const viewport of [DESKTOP, PHONE, NARROWEST]) {
+    const page = await openPage(t, browser, `${server.url}/#trace`, { viewport });
+    await choose(page, "small.json", smallTrace());
+    const gaps = page.getByRole("region", { name: "Longest gaps" });
+    const box = await gaps.boundingBox();
+    for (const part of [gaps.getByText("scheduler: process 80 %"), gaps.getByRole("button", { name: "Show the gap of 250" })]) {
+      const { x, width } = await part.boundingBox();
+      assert.ok(x >= box.x && x + width <= box.x + box.width, `${x} + ${width} in ${JSON.stringify(box)} at ${viewport.width}`);
+    }
+  }
 });
 
 test("the keyboard walks from span to span and says what each is", async (t) => {
