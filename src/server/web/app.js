@@ -11,9 +11,11 @@ const VIEWS = {
   trace: () => import("./trace.js"),
 };
 const TOAST_MS = 6000;
+const RETRY_MS = 3000;
 const server = new ServerState();
 const mounted = {};
 let shown = null;
+let retry = 0;
 
 const $ = (id) => document.getElementById(id);
 
@@ -68,6 +70,7 @@ async function view(name) {
 }
 
 async function route() {
+  clearTimeout(retry);
   const name = Object.hasOwn(VIEWS, location.hash.slice(1)) ? location.hash.slice(1) : "chat";
   if (name === shown) return;
   const before = shown;
@@ -92,9 +95,11 @@ function showUnloaded(name, error) {
   shown = null;
   const away = error instanceof ApiError && error.status === 0;
   const why = away ? "the server cannot be reached. It opens as soon as the server is back." : "the server did not send all of it.";
-  $(`view-${name}`).replaceChildren(el("div", { class: "unloaded", role: "alert" },
-    el("p", {}, `This part of the page is not loaded yet: ${why}`),
-    el("button", { type: "button", onclick: () => (away ? route() : location.reload()) }, "Retry")));
+  const words = el("div", { class: "unloaded", role: "alert" }, el("p", {}, `This part of the page is not loaded yet: ${why}`),
+    el("button", { type: "button", onclick: () => (away ? route() : location.reload()) }, "Retry"));
+  const root = $(`view-${name}`);
+  if (root.textContent !== words.textContent) root.replaceChildren(words); // it is read out once
+  if (away) retry = setTimeout(route, RETRY_MS);
 }
 
 function showStatus({ state, text }) {
@@ -106,7 +111,6 @@ function showStatus({ state, text }) {
   pill.title = state === "ready" ? `${model.id}: ready` : text;
   $("server-announce").textContent = state === "unknown" ? "" : `Server: ${state === "ready" ? "ready" : text}`;
   $("offline").hidden = state !== "down" && state !== "loading";
-  if (state === "ready" && shown === null) route();
   $("offline-text").textContent = state === "down" ? `${text} Your chats are kept here.` : `Not ready: ${text}.`;
   showFacts();
 }

@@ -48,7 +48,7 @@ async function settle(page, { maxTokens = 16 } = {}) {
 
 // What the copy button gives: the answer as the model wrote it.
 async function copied(page, answer) {
-  await answer.getByRole("button", { name: "Copy", exact: true }).click();
+  await answer.getByRole("button", { name: "Copy", exact: true }).last().click(); // those before are of its code
   await page.getByText("Copied").first().waitFor();
   return page.evaluate(() => navigator.clipboard.readText());
 }

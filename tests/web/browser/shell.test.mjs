@@ -72,6 +72,43 @@ test("light and dark follow the system until one is chosen", async (t) => {
   assert.equal(await theme(), "dark");
 });
 
+test("a view that is opened while the server is away says so, and opens by itself", async (t) => {
+  const page = await openPage(t, browser, open.url, { allowed: [/net::ERR_/] });
+  await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
+  await page.route("**", (route) => route.abort());
+  await page.getByRole("link", { name: "Live" }).click();
+  const words = page.getByRole("alert").getByText("opens as soon as the server is back");
+  await words.waitFor();
+  await page.unroute("**");
+  await page.getByText("requests at once").waitFor();
+  await words.waitFor({ state: "detached" });
+});
+
+test("what is no view leads to the chat", async (t) => {
+  const page = await openPage(t, browser, `${open.url}/#constructor`);
+  await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
+});
+
+test("Escape closes the chat's settings, and the focus goes in and back", async (t) => {
+  const page = await openPage(t, browser, open.url);
+  const button = page.getByRole("button", { name: "Settings of this chat" });
+  const settings = page.getByRole("complementary", { name: "Settings of this chat" });
+  await button.click();
+  assert.ok(await settings.evaluate((element) => element.contains(document.activeElement)));
+  await page.keyboard.press("Escape");
+  await settings.waitFor({ state: "hidden" });
+  assert.ok(await button.evaluate((element) => element === document.activeElement));
+  await button.click();
+  await button.focus();
+  await page.keyboard.press("Escape");
+  await settings.waitFor({ state: "hidden" });
+});
+
+test("a chat with a simulated device says that its answers are random words", async (t) => {
+  const page = await openPage(t, browser, open.url);
+  await page.getByText("is a simulated device").waitFor();
+});
+
 test("the page works behind a proxy that puts it under a path", async (t) => {
   const page = await openPage(t, browser, `${proxy.url}/models/small/`);
   const { id } = (await (await fetch(`${open.url}/v1/models`)).json()).data[0];
