@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { openPage, startBrowser } from "./support/browser.mjs";
+import { openPage, PHONE, startBrowser } from "./support/browser.mjs";
 import { startProxy } from "./support/proxy.mjs";
 import { startSimulated, waitFor } from "./support/server.mjs";
 import { showView } from "./support/tour.mjs";
@@ -102,6 +102,17 @@ test("Escape closes the chat's settings, and the focus goes in and back", async 
   await button.focus();
   await page.keyboard.press("Escape");
   await settings.waitFor({ state: "hidden" });
+});
+
+test("a short message takes the place of the one before, and covers no button of a phone's settings", async (t) => {
+  const page = await openPage(t, browser, open.url, { viewport: PHONE });
+  await page.getByRole("button", { name: "Chats", exact: true }).click();
+  for (let i = 0; i < 3; i++) await page.getByRole("button", { name: "Export" }).click();
+  assert.equal(await page.getByText("no chat to export").count(), 1);
+  await page.getByRole("button", { name: "Close the list" }).click();
+  await page.getByRole("button", { name: "Settings of this chat" }).click();
+  const boxes = await Promise.all([page.locator(".toast"), page.getByRole("button", { name: "Close the settings" })].map((one) => one.boundingBox()));
+  assert.ok(boxes[1].y + boxes[1].height <= boxes[0].y, JSON.stringify(boxes));
 });
 
 test("a chat with a simulated device says that its answers are random words", async (t) => {
