@@ -1,6 +1,6 @@
 // What the page knows of its server, and that a server that was restarted with another model is found out.
 import assert from "node:assert/strict";
-import { beforeEach, test } from "node:test";
+import { afterEach, beforeEach, test } from "node:test";
 import { errorFrom, getKey, keyProblem, request, setKey } from "../../src/server/web/api.js";
 
 const page = Object.assign(new EventTarget(), { hidden: false });
@@ -21,9 +21,11 @@ function serve(id, template = "t") {
 }
 
 beforeEach(() => { asked = []; });
+afterEach(() => { page.hidden = true; }); // nobody asks any more
 
 async function watched(t) {
   t.mock.timers.enable({ apis: ["setTimeout"] });
+  page.hidden = false;
   serve("one");
   const state = new ServerState();
   const seen = [];
