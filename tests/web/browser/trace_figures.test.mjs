@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, test } from "node:test";
 import { DESKTOP, NARROWEST, openPage, PHONE, startBrowser } from "./support/browser.mjs";
-import { startSimulated } from "./support/server.mjs";
+import { startSimulated, waitFor } from "./support/server.mjs";
 
 const BINARY = process.env.GAPLESS_BINARY ?? "build/release/gapless";
 const server = await startSimulated(after);
@@ -17,6 +17,7 @@ const figure = (page, heading) => page.locator("section").filter({ has: page.get
 function underLoad(t) {
   const load = server.load({ concurrency: 16 });
   t.after(() => load.stop());
+  return waitFor(() => server.metric("gapless_running_requests"), "requests");
 }
 
 // A device that steps ten times, each step 1 ms long, with 0.25 ms of nothing before the last.
@@ -29,7 +30,7 @@ function smallTrace() {
 
 test("a recording has the figures that the program gives for it", async (t) => {
   const page = await open(t);
-  underLoad(t);
+  await underLoad(t);
   await page.getByLabel("Seconds").fill("1");
   await page.getByRole("button", { name: "Record" }).click();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download for Perfetto" }).click()]);
