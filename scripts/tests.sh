@@ -8,7 +8,7 @@ skipped=77  # what a stage returns when this machine lacks what it needs, having
 results=build/test-results
 
 # The tests that the sanitizers run in the quick tier: those whose code shares memory between threads, and those that read bytes of strangers.
-asan_tests=(base_test device_test kernels_test model_test worker_test scheduler_test engine_test server_test server_format_test)
+asan_tests=(kernels_test model_test scheduler_test engine_test server_test server_format_test)
 tsan_tests=(base_test device_test worker_test scheduler_test overlap_equality_test engine_test server_test)
 
 python_tests() {
@@ -90,7 +90,7 @@ sanitized() {
   local preset=$1
   shift
   build_targets "$preset" "$@"
-  export GAPLESS_WORKLOADS=300 GAPLESS_EQUALITY_WORKLOADS=4
+  export GAPLESS_WORKLOADS=150 GAPLESS_EQUALITY_WORKLOADS=4
   run_ctest "$preset" -R "$(any_of "$@")"
 }
 
