@@ -16,7 +16,7 @@ NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # node leaves the colours
 def count(folder):
     total = failed = skipped = 0
     for path in sorted(folder.rglob("*.xml")):
-        for case in xml.etree.ElementTree.fromstring(NOT_XML.sub("", path.read_text())).iter("testcase"):
+        for case in xml.etree.ElementTree.fromstring(NOT_XML.sub("", path.read_text(encoding="utf-8"))).iter("testcase"):
             total += 1
             bad = any(case.find(tag) is not None for tag in ("failure", "error"))
             failed += bad
